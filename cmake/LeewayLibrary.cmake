@@ -1,0 +1,1 @@
+# The faces: the command. (The installed library is added with the public headers.)

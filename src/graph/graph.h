@@ -1,0 +1,91 @@
+// A model as a graph of values and nodes. Nodes are kept in an order in which they can run. Passes rewrite it in place.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "graph/op_def.h"
+
+namespace leeway {
+
+using ValueId = int32_t;
+inline constexpr ValueId kNoValue = -1;
+
+struct Value {
+  std::string name;
+  TensorType type;
+  std::shared_ptr<const HostTensor> constant;  // weights and shapes; views of the mapped file
+  std::shared_ptr<const Quantization> quantization;
+};
+
+// An elementwise operator melted into the node whose result it takes. The value in flight is input `chained`, which is
+// kNoValue in `inputs`; the others are read at the same output coordinates, broadcast as the operator's rule says.
+struct FusedStep {
+  const OpDef* op = nullptr;
+  AttrSet attrs;
+  std::vector<ValueId> inputs;
+  int chained = 0;
+  TensorType result;
+};
+
+// How a node reads a value: through a coordinate map, as a tensor of another shape.
+struct View {
+  CoordMap map;  // coordinates that the node sees -> coordinates of the value
+  Shape shape;   // as the node sees it
+};
+
+struct Node {
+  std::string name;
+  const OpDef* op = nullptr;
+  AttrSet attrs;
+  std::string custom_options;
+  std::vector<ValueId> inputs;  // kNoValue: an optional input that is absent
+  std::vector<ValueId> outputs;
+  // Set by passes. As long as `inputs` or empty; a node sees input i through input_views[i] where that is set.
+  std::vector<std::optional<View>> input_views;
+  std::vector<FusedStep> epilogue;  // on output 0, in order
+  // Where output 0, after the epilogue, lies inside the value outputs[0], which several nodes fill together (concat in place):
+  // the map goes from this node's result coordinates to the value's. Its `shape` is the shape of this node's result.
+  std::optional<View> output_view;
+  TensorType result;  // type of output 0 before the epilogue; set when there is one or a view
+};
+
+struct Signature {  // names under which the outside knows inputs and outputs
+  std::string key;
+  std::vector<std::pair<std::string, ValueId>> inputs, outputs;
+};
+
+struct Graph {
+  std::string name;
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<ValueId> inputs, outputs;
+  std::vector<Signature> signatures;
+  std::map<std::string, std::string> metadata;  // small texts of the file
+  std::shared_ptr<const void> file;             // keeps the mapped file alive
+
+  ValueId AddValue(Value value) {
+    values.push_back(std::move(value));
+    return ValueId(values.size() - 1);
+  }
+  ValueId AddConstant(std::string name, HostTensor tensor);
+  const Value& value(ValueId id) const { return values[size_t(id)]; }
+};
+
+// The operands of a node as its operator sees them (views applied).
+std::vector<OperandInfo> NodeOperands(const Graph& graph, const Node& node);
+std::vector<OperandInfo> StepOperands(const Graph& graph, const FusedStep& step, const TensorType& in_flight);
+std::vector<TensorType> NodeOutputTypes(const Graph& graph, const Node& node);  // before epilogue and output view
+
+// What must hold between passes: ids in range, order, types as the operators infer them, each value written exactly once (or
+// in disjoint parts by output views), no constant written. Names node and value.
+Status Verify(const Graph& graph);
+
+// Readable text: one line a value or node. For `leeway inspect`, tests and messages.
+std::string Format(const Graph& graph);
+std::string NodeLabel(const Graph& graph, int node);  // 12 [conv_2d "stem"]
+
+}  // namespace leeway

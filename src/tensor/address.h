@@ -1,0 +1,37 @@
+// Where an element lies: the one place that turns coordinates into addresses. The compiler prints these expressions, the host
+// evaluates them to pack and unpack tensors, a test proves them bijections.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "tensor/host_tensor.h"
+#include "tensor/virtual_tensor.h"
+
+namespace leeway {
+
+// Texture and binding limits that a placement has to respect.
+struct StorageLimits {
+  int64_t max_binding_bytes = 128 << 20;
+  uint32_t max_texture_2d = 8192, max_texture_3d = 2048, max_texture_layers = 256;
+  int64_t max_image_buffer_texels = 65536;
+};
+
+// Fills elements_per_part and texture_extent; an error says which limit does not allow the placement.
+Result<Placement> PlaceTensor(Shape shape, DType dtype, Layout layout, Storage storage, const StorageLimits& limits);
+
+// The address of the slice (four elements) that holds coordinates `coords` with the last one being a slice number, as
+// expressions over whatever the coordinates are expressions over. Buffers: one value, the slice index from the start of the
+// storage (element address / 4). Textures: x, y(, z) in texels.
+std::vector<IndexExpr> SliceAddress(const Placement& placement, std::span<const IndexExpr> coords);
+
+// The address of one element in a buffer, in elements from the start of the storage. For kLinear this is all there is: its
+// slices are aligned only where the last extent is a multiple of 4 (HasAlignedSlices).
+IndexExpr ElementAddress(const Placement& placement, std::span<const IndexExpr> coords);
+bool HasAlignedSlices(const Placement& placement);
+
+// Host row-major elements to storage bytes and back, converting between the host's dtype and the placement's. Padding is zero.
+std::vector<std::byte> PackForStorage(const HostTensor& tensor, const Placement& placement);
+HostTensor UnpackFromStorage(std::span<const std::byte> storage, const Placement& placement, DType host_dtype);
+
+}  // namespace leeway

@@ -1,0 +1,92 @@
+// A virtual tensor: what a kernel sees as `tensor x[...]`, and where its elements really are.
+//
+//   kernel coordinates --map--> coordinates of the placed tensor --layout, storage--> binding and address
+//
+// Kernels touch tensors through accessors only, so all of this is spliced in at the accessor (shader/lower), and the
+// interpreter and the host side (uploads, read-backs) use the same description.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tensor/dtype.h"
+#include "tensor/index_expr.h"
+#include "tensor/shape.h"
+
+namespace leeway {
+
+// The order of the elements. "Slice" s of a tensor is the four elements 4s..4s+3 of its last axis.
+enum class Layout : uint8_t {
+  kLinear,   // row-major, nothing between
+  kPadded4,  // row-major, the last axis padded to a multiple of 4
+  kSliced4,  // [outer][slice][middle...][4]: axis 0 outermost, then slices, then the other axes; rank < 2: as kPadded4
+};
+const char* LayoutName(Layout layout);
+
+// The kind of GPU object. Textures hold one slice per texel and need kPadded4 or kSliced4.
+enum class Storage : uint8_t {
+  kBuffer,
+  kImageBuffer,     // a buffer read through the texture unit (OpenCL image1d_buffer); where there is none, see Target
+  kTexture2D,       // flattened texels, x fastest, where [w, h*slices] does not fit
+  kTexture2DArray,  // layer = (outer, slice)
+  kTexture3D,       // depth = (outer, slice)
+};
+const char* StorageName(Storage storage);
+
+// How a logical tensor is placed.
+struct Placement {
+  Layout layout = Layout::kPadded4;
+  Storage storage = Storage::kBuffer;
+  // Element type in the storage: kF32, kF16, kI32, kU32; kI8 and kU8 packed four to a word (read only); kBool is kU32 there.
+  DType dtype = DType::kF32;
+  Shape shape;
+  // More than one: the tensor lies in several bindings, cut along the storage address, each but the last of this many
+  // elements (a multiple of 4). 0: one binding.
+  int64_t elements_per_part = 0;
+  // Textures: extents in texels, chosen by ChooseTextureExtent (address.h).
+  std::array<uint32_t, 3> texture_extent{};
+
+  int part_count() const;
+  // Elements that the storage takes, padding included; bytes of the whole storage as bound (a multiple of 16).
+  int64_t storage_elements() const;
+  int64_t storage_bytes() const;
+};
+
+// Kernel coordinates to coordinates of the placed tensor.
+struct CoordMap {
+  // One per axis of the placed tensor, over kernel axes; empty: the identity.
+  std::vector<IndexExpr> coords;
+  // Non-zero where the element exists; elsewhere a load gives `outside` and a store is dropped. Absent: always.
+  std::optional<IndexExpr> inside;
+  double outside = 0;
+
+  bool is_identity() const { return coords.empty(); }
+};
+
+struct ValueMap;
+
+struct VirtualTensor {
+  Shape shape;  // as the kernel sees it; its rank is that of the declaration
+  Placement placement;
+  CoordMap map;
+  // Loads: applied in order to the value loaded. Stores: applied in order before the value is stored.
+  std::vector<ValueMap> value_maps;
+};
+
+// A fused elementwise function. Its text is a function of the kernel language over the type V, which becomes f32 (i32, u32)
+// or the vector of four of it, as in
+//     fn apply(v : V, other : V) -> V { return max(v + other, V(0.0)); }
+// The first argument is the value in flight, the others are `operands`, loaded at the same kernel coordinates.
+struct ValueMap {
+  std::string text;
+  std::map<std::string, double> consts;  // names that the text may use as `const`, as f32 (or i32 for integral V)
+  std::vector<VirtualTensor> operands;   // their maps start from the kernel's coordinates
+  // The scalar type of V: that of the value in flight ("f32", "i32", "u32"); `result` where the function changes it.
+  DType value = DType::kF32;
+  DType result = DType::kF32;
+  bool zero_to_zero = false;  // f(0) = 0 without operands: lanes beyond the edge need no mask
+};
+
+}  // namespace leeway
