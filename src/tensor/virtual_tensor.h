@@ -78,7 +78,10 @@ struct VirtualTensor {
 // A fused elementwise function. Its text is a function of the kernel language over the type V, which becomes f32 (i32, u32)
 // or the vector of four of it, as in
 //     fn apply(v : V, other : V) -> V { return max(v + other, V(0.0)); }
-// The first argument is the value in flight, the others are `operands`, loaded at the same kernel coordinates.
+// The first argument is the value in flight, the others are `operands`, loaded at the same kernel coordinates and converted to
+// V as they are loaded. R is the type of the result, scalar or vector as V is, for functions that change it:
+//     fn apply(v : V, other : V) -> R { return select(R(0), R(1), v < other); }
+// A bool in flight is a u32 of 0 or 1, so V or R is u32 where `value` or `result` says kBool.
 struct ValueMap {
   std::string text;
   std::map<std::string, double> consts;  // names that the text may use as `const`, as f32 (or i32 for integral V)
