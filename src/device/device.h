@@ -12,16 +12,11 @@
 #include <vector>
 
 #include "base/result.h"
+#include "leeway/device.h"
 #include "shader/compile.h"
 #include "shader/target.h"
 
 namespace leeway {
-
-struct KnownAnswer {
-  std::string name;
-  bool passed = false;
-  std::string detail;
-};
 
 struct DeviceInfo {
   std::string api;     // "webgpu", "opencl"
@@ -57,16 +52,6 @@ class Recording {
  public:
   virtual ~Recording() = default;
 };
-
-// Something that will be done. Continuations run inside Device::Poll or Device::Wait, on the caller's thread.
-class Event {
- public:
-  virtual ~Event() = default;
-  virtual bool done() const = 0;
-  virtual Status status() const = 0;                            // only when done: kDeviceLost, kOutOfMemory, ...
-  virtual void OnDone(std::function<void()> continuation) = 0;  // at once if it is done
-};
-using EventPtr = std::shared_ptr<Event>;
 
 struct TextureSpec {
   Storage storage = Storage::kTexture2D;  // kTexture2D, kTexture2DArray, kTexture3D
@@ -152,29 +137,6 @@ class Device {
   }
 };
 
-// One way to open devices.
-struct FoundDevice {
-  std::string api;  // "webgpu"
-  int index = 0;    // within the API
-  std::string name;
-  bool is_software = false;
-};
-struct BackendReport {
-  std::string api;
-  bool loaded = false;
-  std::string message;
-  std::vector<FoundDevice> devices;
-};
-
-// Loads what can be loaded and lists it. Never fails: what could not be loaded is in the report.
-std::vector<BackendReport> ListDevices();
-
-struct OpenOptions {
-  bool minimal_limits = false;  // the standard's least limits, whatever the device has
-  bool tiny_limits = false;     // absurdly small ones, so that splitting code runs
-  bool no_f16 = false, no_subgroups = false;
-  std::function<void(const std::string&)> log;  // which link of the chain was taken and why; may be null
-};
 // "webgpu", "opencl", "webgpu:1", "webgpu:SwiftShader" (part of the name, any case), "" = the default chain: best GPU, then the
 // software device that docs/measurements shows to be fastest.
 Result<std::unique_ptr<Device>> OpenDevice(std::string_view wanted, const OpenOptions& options);
