@@ -18,7 +18,8 @@ namespace leeway {
 struct KernelRequest {
   const OpCall& call;  // operand types as the node sees them
   const shader::Target& target;
-  bool prefer_f16 = false;  // activations and weights are stored as f16
+  bool prefer_f16 = false;    // activations and weights are stored as f16
+  const OpDef* op = nullptr;  // the operator that is asked; generic plans need it
 };
 
 // A tensor of the plan that is neither input nor output.
@@ -41,6 +42,14 @@ struct TensorArgument {
   bool as_is = true;  // shape and map do not apply
 };
 
+// An elementwise operator that runs by itself: its function, applied where the dispatch stores output 0, before the node's
+// epilogue. The value that the kernel stores is the operator's chained input, its operands are these inputs of the node, in
+// order, broadcast (numpy rules) to the shape of output 0.
+struct OwnStep {
+  ValueMap function;  // operands empty
+  std::vector<int> inputs;
+};
+
 struct KernelDispatch {
   std::string kernel_name;
   std::string_view kernel_text;  // static storage
@@ -48,9 +57,11 @@ struct KernelDispatch {
   std::vector<TensorArgument> tensors;
   uint32_t workgroups[3] = {1, 1, 1};
   double flops = 0;  // of the whole dispatch, for reports
-  // The node's epilogue is applied where this dispatch stores output 0. Exactly one dispatch of a plan has it, and that
-  // dispatch stores each element of output 0 once, through store/store4 only.
+  // This dispatch stores (a part of) output 0, and the node's epilogue is applied there. All dispatches of a plan that store
+  // output 0 have it; together they store each element once, through store/store4 only.
   bool stores_result = false;
+  // Applied at the same place, before the epilogue. Only with stores_result.
+  std::vector<OwnStep> own_steps;
 };
 
 struct OpPlan {
@@ -75,7 +86,8 @@ struct OpKernels {
 // that works on any rank by merging axes. An error with kUnsupported where the operator is none of these.
 Result<OpPlan> GenericPlan(const OpDef& op, const KernelRequest& request);
 
-// The variants of `op` that accept the request, best first, generic plans included; empty: CPU only.
+// The variants of `op` that accept the request, best first, generic plans included; empty: CPU only. request.op is `op`, here
+// and when the variant's plan is asked for.
 std::vector<const KernelVariant*> AcceptingVariants(const OpDef& op, const KernelRequest& request);
 
 }  // namespace leeway
