@@ -54,7 +54,8 @@ class IndexExpr {
   int64_t Evaluate(std::span<const int64_t> axes) const;
   // Every kAxis(i) replaced by axes[i].
   IndexExpr Substitute(std::span<const IndexExpr> axes) const;
-  // The least and greatest value, given 0 <= axis i < extents[i]. Used to drop needless div, mod and bounds checks.
+  // The least and greatest value, given 0 <= axis i < extents[i]; axes beyond the extents may be anything. Used to drop
+  // needless div, mod and bounds checks.
   struct Range {
     int64_t low, high;
   };
@@ -64,6 +65,7 @@ class IndexExpr {
   bool operator==(const IndexExpr& other) const;  // structure
 
  private:
+  friend struct IndexExprBuilder;  // index_expr.cc
   struct Node {
     Kind kind;
     int64_t value = 0;
@@ -71,7 +73,6 @@ class IndexExpr {
     std::shared_ptr<const std::vector<int32_t>> table;
   };
   explicit IndexExpr(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
-  static IndexExpr Make(Kind kind, int64_t value, std::vector<IndexExpr> args);
   std::shared_ptr<const Node> node_;
 };
 

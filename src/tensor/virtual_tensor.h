@@ -28,12 +28,15 @@ const char* LayoutName(Layout layout);
 // The kind of GPU object. Textures hold one slice per texel and need kPadded4 or kSliced4.
 enum class Storage : uint8_t {
   kBuffer,
-  kImageBuffer,     // a buffer read through the texture unit (OpenCL image1d_buffer); where there is none, see Target
-  kTexture2D,       // flattened texels, x fastest, where [w, h*slices] does not fit
-  kTexture2DArray,  // layer = (outer, slice)
-  kTexture3D,       // depth = (outer, slice)
+  kImageBuffer,  // a buffer read through the texture unit (OpenCL image1d_buffer); where there is none, see Target
+  // Textures follow the tensor's axes where that fits the limits (address.h says how), else they hold the slices in the order
+  // of the layout, x fastest.
+  kTexture2D,
+  kTexture2DArray,
+  kTexture3D,
 };
 const char* StorageName(Storage storage);
+bool IsTexture(Storage storage);  // 2D, 2D array or 3D: addressed by texel coordinates
 
 // How a logical tensor is placed.
 struct Placement {
@@ -45,11 +48,11 @@ struct Placement {
   // More than one: the tensor lies in several bindings, cut along the storage address, each but the last of this many
   // elements (a multiple of 4). 0: one binding.
   int64_t elements_per_part = 0;
-  // Textures: extents in texels, chosen by ChooseTextureExtent (address.h).
+  // Textures: extents in texels, chosen by PlaceTensor (address.h).
   std::array<uint32_t, 3> texture_extent{};
 
   int part_count() const;
-  // Elements that the storage takes, padding included; bytes of the whole storage as bound (a multiple of 16).
+  // Elements that the storage takes, padding included; bytes of the whole storage as bound (a multiple of 16, at least 16).
   int64_t storage_elements() const;
   int64_t storage_bytes() const;
 };
