@@ -21,6 +21,7 @@ enum class Scalar : uint8_t { kBool, kI32, kU32, kF32, kF16, kAbstractInt, kAbst
 
 struct Type;
 using TypePtr = std::shared_ptr<const Type>;
+struct Expr;
 
 struct Type {
   enum class Kind : uint8_t { kVoid, kScalar, kVector, kMatrix, kArray, kStruct, kAtomic, kPointer, kTexture };
@@ -29,7 +30,13 @@ struct Type {
   uint8_t rows = 0, columns = 0;  // kVector: rows 2..4; kMatrix: columns x rows
   TypePtr element;                // kArray, kPointer
   uint32_t count = 0;             // kArray; 0 = runtime-sized (lowered storage buffers only)
-  std::string name;               // kStruct; the WGSL address space of a kPointer ("function", "workgroup", "private")
+  // kStruct; before checking also an alias that is not resolved yet. Of a kPointer the WGSL address space ("function",
+  // "workgroup", "private").
+  std::string name;
+  // Before checking only: the number of elements of a kArray as written, and vec4(...) or array(...) whose element type (and
+  // count) follows from the arguments.
+  std::shared_ptr<const Expr> count_expr;
+  bool inferred = false;
   // kTexture (lowered kernels only): "2d", "2d_array", "3d", "buffer"; written ones have a texel format ("rgba32float").
   std::string texture_dim, texel_format;
 
@@ -77,7 +84,8 @@ struct Type {
   bool IsScalar() const { return kind == Kind::kScalar; }
   bool IsScalar(Scalar s) const { return kind == Kind::kScalar && scalar == s; }
   bool IsVector() const { return kind == Kind::kVector; }
-  bool IsNumeric() const;  // scalar or vector of a number type
+  bool IsNumeric() const;   // scalar or vector of a number type
+  bool IsAbstract() const;  // scalar, vector or array of abstract numbers (never after checking)
   bool operator==(const Type& other) const;
   std::string ToString() const;  // WGSL spelling: "vec4<f32>", "array<u32, 64>", "ptr<function, f32>"
 };
@@ -97,6 +105,18 @@ enum class ExprKind : uint8_t {
   kTensorCall,  // `name` . `method` (args): tensor accessor; `name` is the tensor
 };
 
+// What a kName names; set by the checker, which also makes the names of locals unique in their function and different from
+// all names of the module, so that no name shadows another one after it.
+enum class Symbol : uint8_t {
+  kNone,
+  kLocal,      // let or var of a function
+  kParameter,  // of a function
+  kConst,      // module constant that is no scalar (scalars are literals by then)
+  kParam,      // `param`
+  kScratch,    // `scratch`
+  kModuleVar,  // var<workgroup>, var<private>; lowered: a resource
+};
+
 // Exact until the type is known. Integers: i; floats: f. After checking `Expr::type` says which of them counts.
 struct Literal {
   bool is_float = false, is_bool = false;
@@ -104,19 +124,20 @@ struct Literal {
   double f = 0;
 };
 
-struct Expr;
 using ExprPtr = std::unique_ptr<Expr>;
 
 struct Expr {
   ExprKind kind = ExprKind::kLiteral;
+  Symbol symbol = Symbol::kNone;  // kName
+  uint16_t builtin = 0;           // kCall after checking: shader::Builtin (builtins.h), 0 for a user function
   Location at;
-  Type type;  // set by the checker (kConstruct, kBitcast: by the parser)
+  Type type;  // set by the checker (kConstruct, kBitcast: by the parser; kLiteral: abstract unless it has a suffix)
   std::string name;
   std::string method;  // kTensorCall
   std::string op;      // kUnary, kBinary: as spelled in WGSL
   Literal literal;
   std::vector<ExprPtr> args;
-  // Set by the checker: the value if it is known at compile time (scalars only).
+  // Set by the checker: the value if it is known at compile time (scalars only). Such an expression is a kLiteral by then.
   std::optional<Literal> constant;
 };
 
@@ -253,6 +274,21 @@ struct Module {
 
 ExprPtr Clone(const Expr& expr);
 StmtPtr Clone(const Stmt& stmt);
+std::vector<StmtPtr> Clone(const std::vector<StmtPtr>& body);
+Function Clone(const Function& function);
 Module Clone(const Module& module);
+
+// The same tree, positions aside.
+bool Equal(const Expr& a, const Expr& b);
+
+// Size and alignment in bytes of a type in workgroup memory or a storage buffer, by WGSL's rules. Structs by name from
+// `module`. Of a runtime-sized array the size of one element with its stride.
+struct TypeLayout {
+  uint32_t size = 0, align = 1;
+};
+TypeLayout LayoutOf(const Type& type, const Module& module);
+
+const char* ScalarName(Scalar scalar);  // "f32"
+const char* AccessName(Access access);  // "read_write"
 
 }  // namespace leeway::shader

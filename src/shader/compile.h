@@ -22,8 +22,11 @@ namespace leeway::shader {
 
 // Syntax only: declarations and functions as written. The prelude (prelude.cc) is appended by Bind, by use.
 Result<Module> Parse(std::string_view text, std::string_view name);
-// The kernel text of a tree; Parse(Format(m)) gives the same tree.
+// The kernel text of a tree; Parse(Format(m)) gives the same tree. Checked trees print too, their literals with suffixes.
 std::string Format(const Module& module);
+std::string Format(const Function& function);
+std::string Format(const Expr& expr);
+std::string Format(const Stmt& stmt);
 
 // A constant: one number (bool as 0 or 1) or an array of them.
 struct ConstValue {
