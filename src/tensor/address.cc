@@ -50,6 +50,7 @@ struct RoleCoords {
 RoleCoords RoleCoordsOf(const Shape& shape, std::span<const IndexExpr> coords) {
   RoleCoords c;
   int rank = shape.rank();
+  if (rank == 0) return c;
   CHECK(int(coords.size()) == rank);
   if (rank >= 1) c.slice = coords[size_t(rank - 1)];
   if (rank >= 2) c.outer = coords[0];
@@ -166,13 +167,13 @@ std::vector<IndexExpr> SliceAddress(const Placement& p, std::span<const IndexExp
 
 IndexExpr ElementAddress(const Placement& p, std::span<const IndexExpr> coords) {
   CHECK(!IsTexture(p.storage));
+  if (p.shape.rank() == 0) return {};
   CHECK(int(coords.size()) == p.shape.rank());
   if (p.layout == Layout::kLinear) {
     IndexExpr address;
     for (int i = 0; i < p.shape.rank(); ++i) address = address * IndexExpr::Const(p.shape[i]) + coords[size_t(i)];
     return address;
   }
-  if (coords.empty()) return {};
   std::vector<IndexExpr> slice(coords.begin(), coords.end());
   slice.back() = Div(coords.back(), 4);
   return SliceIndex(p, slice) * IndexExpr::Const(4) + Mod(coords.back(), 4);

@@ -34,7 +34,8 @@ Result<Placement> PlaceTensor(Shape shape, DType dtype, Layout layout, Storage s
 
 // The address of the slice (four elements) that holds coordinates `coords` with the last one being a slice number, as
 // expressions over whatever the coordinates are expressions over. Buffers: one value, the slice index from the start of the
-// storage (element address / 4). Textures: x, y(, z) in texels.
+// storage (element address / 4). Textures: x, y(, z) in texels. A placed scalar (rank 0) ignores the coordinates, here and
+// below: a map to it cannot be told from the identity.
 std::vector<IndexExpr> SliceAddress(const Placement& placement, std::span<const IndexExpr> coords);
 
 // The address of one element in a buffer, in elements from the start of the storage. For kLinear this is all there is: its

@@ -89,22 +89,32 @@ struct IndexExprBuilder {
     if (first) return IndexExpr::Const(sum.constant);
     return sum.constant == 0 ? out : Node(Kind::kAdd, 0, {out, IndexExpr::Const(sum.constant)});
   }
-  // k*m*(b/m) + k*(b%m) is k*b: what is left of a reshape undone.
+  static int64_t Costly(const Linear& sum) {
+    return std::count_if(sum.terms.begin(), sum.terms.end(), [](const Term& t) { return t.atom.kind() != Kind::kAxis; });
+  }
+  // k*m*(b/m) + k*(b%m) is k*b, and k*m*((b/m)%n) + k*(b%m) is k*(b%(m*n)): what is left of a reshape undone.
   void Recombine(Linear& sum) const {
     for (size_t i = 0; i < sum.terms.size(); ++i) {
-      if (sum.terms[i].atom.kind() != Kind::kMod) continue;
+      if (sum.terms[i].atom.kind() != Kind::kMod || sum.terms.size() == 1) continue;
       IndexExpr dividend = sum.terms[i].atom.arg(0);
       int64_t divisor = sum.terms[i].atom.arg(1).value(), factor = sum.terms[i].factor;
-      IndexExpr quotient;
-      bool built = false;
+      IndexExpr quotient = BuildDiv(dividend, divisor);
+      // The quotient may be a sum itself, so it is taken away as a whole: b%m = b - m*(b/m).
+      Linear shorter = sum;
+      shorter.terms.erase(shorter.terms.begin() + int64_t(i));
+      Append(shorter, dividend, factor);
+      Append(shorter, quotient, -factor * divisor);
+      if (Costly(shorter) < Costly(sum)) {
+        sum = std::move(shorter);
+        return Recombine(sum);
+      }
       for (size_t j = 0; j < sum.terms.size(); ++j) {
-        if (j == i || sum.terms[j].factor != factor * divisor) continue;
-        if (!built) quotient = BuildDiv(dividend, divisor);
-        built = true;
-        if (!(sum.terms[j].atom == quotient)) continue;
+        if (j == i || sum.terms[j].factor != factor * divisor || sum.terms[j].atom.kind() != Kind::kMod) continue;
+        if (!(sum.terms[j].atom.arg(0) == quotient)) continue;
+        int64_t outer_divisor = sum.terms[j].atom.arg(1).value();
         sum.terms.erase(sum.terms.begin() + int64_t(std::max(i, j)));
         sum.terms.erase(sum.terms.begin() + int64_t(std::min(i, j)));
-        Append(sum, dividend, factor);
+        Append(sum, BuildMod(dividend, divisor * outer_divisor), factor);
         return Recombine(sum);
       }
     }
@@ -183,10 +193,17 @@ struct IndexExprBuilder {
     IndexExpr divided;
     int64_t g = 0;
     Linear high, low;
-    if (rest.terms.size() == 1 && rest.terms[0].factor == 1 && rest.terms[0].atom.kind() == Kind::kDiv) {
-      const IndexExpr& inner = rest.terms[0].atom;
+    auto inner_div = std::find_if(rest.terms.begin(), rest.terms.end(),
+                                  [](const Term& t) { return t.factor == 1 && t.atom.kind() == Kind::kDiv; });
+    if (inner_div != rest.terms.end()) {  // (x + y/b) / d is (x*b + y) / (b*d)
+      IndexExpr inner = inner_div->atom;
+      rest.terms.erase(inner_div);
       int64_t b = inner.arg(1).value();
-      divided = BuildDiv(BuildAdd(inner.arg(0), IndexExpr::Const(rest.constant * b)), b * d);
+      Linear joined;
+      Append(joined, FromLinear(rest), b);
+      Append(joined, inner.arg(0), 1);
+      Recombine(joined);
+      divided = BuildDiv(FromLinear(joined), b * d);
     } else if (rest.terms.size() == 1 && rest.terms[0].factor == 1 && rest.constant == 0 &&
                rest.terms[0].atom.kind() == Kind::kMod && rest.terms[0].atom.arg(1).value() % d == 0) {
       const IndexExpr& inner = rest.terms[0].atom;
@@ -211,10 +228,9 @@ struct IndexExprBuilder {
       Append(sum, inner_mod_vanishes ? term.atom.arg(0) : term.atom, term.factor);
     }
     sum.constant += ToLinear(a).constant;
-    Linear rest;
+    Linear rest;  // factors are not reduced, so that the remainder still meets its quotient in Recombine
     for (const Term& term : sum.terms) {
-      int64_t factor = term.factor <= -d || term.factor >= d ? FloorMod(term.factor, d) : term.factor;
-      if (factor != 0) rest.terms.push_back({factor, term.atom});
+      if (term.factor % d != 0) rest.terms.push_back(term);
     }
     rest.constant = FloorMod(sum.constant, d);
     Range range = RangeOf(rest);
