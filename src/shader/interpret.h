@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -30,7 +31,9 @@ struct InterpretOptions {
 };
 
 struct InterpretCounts {
-  uint64_t loads = 0, stores = 0, arithmetic = 0, barriers = 0;
+  uint64_t loads = 0, stores = 0;  // elements of tensors, buffers and textures
+  uint64_t arithmetic = 0;         // floating-point operations; fma counts as two, a function as one
+  uint64_t barriers = 0;           // reached by a workgroup
 };
 
 struct InterpretResult {
@@ -44,7 +47,14 @@ struct InterpretMemory {
   std::map<std::string, std::span<std::byte>> tensors;
   std::map<std::string, std::span<std::byte>> scratch;
   std::span<const std::byte> params;
+  // How the placed tensors lie: needed for lowered kernels that have textures or tensors in several parts.
+  std::map<std::string, Placement> placements;
 };
+// The placement of every tensor and value-map operand, by the names that BindingInfo::tensor uses.
+std::map<std::string, Placement> PlacementsOf(const std::map<std::string, VirtualTensor>& tensors);
+// Calls visit(name, tensor) for each tensor and value-map operand of `tensors`, by those names.
+void VisitTensors(const std::map<std::string, VirtualTensor>& tensors,
+                  const std::function<void(const std::string& name, const VirtualTensor& tensor)>& visit);
 
 // The kernel before lowering. An error is a kernel that cannot be run at all; what it did wrong is in the result.
 Result<InterpretResult> Interpret(const BoundKernel& kernel, const uint32_t workgroups[3], const InterpretMemory& memory,
