@@ -17,7 +17,9 @@ inline constexpr ValueId kNoValue = -1;
 struct Value {
   std::string name;
   TensorType type;
-  std::shared_ptr<const HostTensor> constant;  // weights and shapes; views of the mapped file
+  // Weights and shapes; views of the mapped file. Under an f32 `type` the constant may be stored as f16 or bf16: whoever reads
+  // it widens (HostTensor::Get, ToF32 and ConvertTo do), whoever uploads it may keep it narrow.
+  std::shared_ptr<const HostTensor> constant;
   std::shared_ptr<const Quantization> quantization;
 };
 
@@ -64,8 +66,11 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<ValueId> inputs, outputs;
   std::vector<Signature> signatures;
-  std::map<std::string, std::string> metadata;  // small texts of the file
-  std::shared_ptr<const void> file;             // keeps the mapped file alive
+  // Small texts of the file. For inputs with a normalization in the file: "input0.mean" and "input0.std", numbers separated by
+  // spaces, one or one per channel; a picture's values 0..255 become (value - mean) / std.
+  std::map<std::string, std::string> metadata;
+  std::shared_ptr<const void> file;                       // keeps the mapped file alive
+  std::vector<std::shared_ptr<const OpDef>> foreign_ops;  // operators that only this graph knows: no rule, no reference
 
   ValueId AddValue(Value value) {
     values.push_back(std::move(value));
@@ -79,6 +84,10 @@ struct Graph {
 std::vector<OperandInfo> NodeOperands(const Graph& graph, const Node& node);
 std::vector<OperandInfo> StepOperands(const Graph& graph, const FusedStep& step, const TensorType& in_flight);
 std::vector<TensorType> NodeOutputTypes(const Graph& graph, const Node& node);  // before epilogue and output view
+// How many times each value is read: as input of a node or of a fused step, or as output of the graph.
+std::vector<int> UseCounts(const Graph& graph);
+// The node that writes each value, -1 for constants and inputs; of several (output views) the last.
+std::vector<int> Producers(const Graph& graph);
 
 // What must hold between passes: ids in range, order, types as the operators infer them, each value written exactly once (or
 // in disjoint parts by output views), no constant written. Names node and value.

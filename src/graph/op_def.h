@@ -35,9 +35,12 @@ using AttrValue = std::variant<bool, int64_t, double, std::string, std::vector<i
 class AttrSet {
  public:
   void Set(std::string name, AttrValue value) { values_[std::move(name)] = std::move(value); }
+  void Erase(std::string_view name) {
+    if (auto it = values_.find(name); it != values_.end()) values_.erase(it);
+  }
   bool Has(std::string_view name) const { return values_.find(name) != values_.end(); }
   const AttrValue* Find(std::string_view name) const;
-  // The value, or `fallback` where it is absent or of another kind.
+  // The value, or `fallback` where it is absent or of another kind (GetFloat takes whole numbers too).
   bool GetBool(std::string_view name, bool fallback = false) const;
   int64_t GetInt(std::string_view name, int64_t fallback = 0) const;
   double GetFloat(std::string_view name, double fallback = 0) const;
@@ -103,6 +106,11 @@ struct OpDef {
   Result<Scatter> (*scatter)(const OpCall& call) = nullptr;
   // True: movement keeps row-major order (reshape, squeeze): an alias where the layout is kLinear.
   bool is_reshape = false;
+  // True: the outputs follow from the types of the inputs alone (shape, rank, zeros_like), so they are known before a run.
+  bool needs_types_only = false;
+  // True: input 0 is [batch, height, width, channels], and the attributes `pad_before` and `pad_after` (height, width) are rows
+  // and columns of zeros that the operator sees around it, as if a pad node stood before it: `padding` counts from there.
+  bool accepts_explicit_padding = false;
 
   const OpKernels* kernels = nullptr;  // null: only the above, or only the CPU
 
