@@ -1,0 +1,67 @@
+// cast: the same number in another type. Floats become integers by cutting the fraction, bools by comparing with zero.
+#include <cmath>
+
+#include "ops/elementwise.h"
+
+namespace leeway {
+namespace {
+
+const char* const kNames[] = {"CAST"};
+const AttrField kAttrs[] = {{"out_data_type", std::string("f32"), "Type of the result: a name, or a TensorType number."}};
+
+InferredTypes Infer(const OpCall& call) {
+  RETURN_IF_ERROR(ExpectInputs(call, "cast", 1, 1));
+  ASSIGN_OR_RETURN(DType dtype, DTypeAttribute(call.attrs, "out_data_type", DType::kF32, "cast"));
+  return std::vector<TensorType>{{dtype, InputShape(call, 0)}};
+}
+
+Status Reference(const OpCall&, std::span<const HostTensor> inputs, std::span<HostTensor> outputs) {
+  const HostTensor& x = inputs[0];
+  HostTensor& y = outputs[0];
+  for (int64_t i = 0; i < x.element_count(); ++i) {
+    const double value = x.Get(i);
+    if (y.dtype() == DType::kBool) {
+      y.Set(i, value != 0);
+    } else if (IsFloat(y.dtype())) {
+      y.Set(i, value);
+    } else if (IsFloat(x.dtype())) {
+      y.Set(i, std::trunc(value));
+    } else {
+      SetWrapped(y, i, int64_t(value));
+    }
+  }
+  return {};
+}
+
+Result<ValueMap> MakeValueMap(const OpCall& call, int) {
+  ASSIGN_OR_RETURN(DType to, DTypeAttribute(call.attrs, "out_data_type", DType::kF32, "cast"));
+  const DType from = call.inputs[0].type.dtype;
+  ValueMap map;
+  map.value = from == DType::kBool ? from : InFlightType(from);
+  map.result = to == DType::kBool ? to : InFlightType(to);
+  map.zero_to_zero = true;
+  const int bits = int(DTypeBits(to));
+  if (to == DType::kBool) {
+    map.text = "fn apply(a : V) -> R { return select(R(0), R(1), a != V(0)); }";
+  } else if (IsFloat(to) || bits >= 32) {
+    map.text = "fn apply(a : V) -> R { return R(a); }";
+  } else if (IsFloat(from)) {  // saturates, as the reference does
+    map.text = "fn apply(a : V) -> R { return clamp(R(a), R(lowest), R(highest)); }";
+    map.consts["lowest"] = IsSignedInt(to) ? -std::ldexp(1.0, bits - 1) : 0.0;
+    map.consts["highest"] = std::ldexp(1.0, IsSignedInt(to) ? bits - 1 : bits) - 1;
+  } else if (IsSignedInt(to)) {  // keeps the low bits: up, and down again with the sign
+    map.text = "fn apply(a : V) -> R { return R(a) * R(factor) / R(factor); }";
+    map.consts["factor"] = std::ldexp(1.0, 32 - bits);
+  } else {
+    map.text = "fn apply(a : V) -> R { return R(a) & R(mask); }";
+    map.consts["mask"] = std::ldexp(1.0, bits) - 1;
+  }
+  return map;
+}
+
+}  // namespace
+
+extern const OpDef op_cast = {
+    .name = "cast", .attrs = kAttrs, .infer = Infer, .reference = Reference, .value_map = MakeValueMap, .tflite = kNames};
+
+}  // namespace leeway

@@ -1,0 +1,15 @@
+# The table of all operators, made from the files: a line that begins with `extern const OpDef op_NAME` is an operator.
+set(op_table "${PROJECT_BINARY_DIR}/generated/ops/op_table.cc")
+file(GLOB op_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/ops/*.cc")
+list(FILTER op_sources EXCLUDE REGEX "(_test|_fuzz|_main)\\.cc$")
+add_custom_command(
+  OUTPUT "${op_table}.stamp"
+  BYPRODUCTS "${op_table}"
+  COMMAND ${CMAKE_COMMAND} "-DTABLE=${op_table}" "-DFOLDER=${PROJECT_SOURCE_DIR}/src/ops" -P "${PROJECT_SOURCE_DIR}/src/ops/op_table.cmake"
+  COMMAND ${CMAKE_COMMAND} -E touch "${op_table}.stamp"
+  DEPENDS ${op_sources} "${PROJECT_SOURCE_DIR}/src/ops/op_table.cmake"
+  COMMENT "Collecting the operators")
+add_custom_target(leeway_op_table DEPENDS "${op_table}.stamp")
+set_source_files_properties("${op_table}" PROPERTIES GENERATED TRUE)
+target_sources(leeway_ops PRIVATE "${op_table}")
+add_dependencies(leeway_ops leeway_op_table)

@@ -1,0 +1,58 @@
+// one_hot: along a new axis of `depth`, the on value where the index of the axis is the input's element, else the off value.
+#include "ops/operands.h"
+
+namespace leeway {
+namespace {
+
+const char* const kNames[] = {"ONE_HOT"};
+constexpr const char* kOp = "one_hot";
+const AttrField kAttrs[] = {{"axis", int64_t{-1}, "Where the new axis goes; -1: last."}};
+
+struct OneHot {
+  Shape shape;
+  int64_t inner = 1, depth = 0;  // elements after the new axis, and its extent
+};
+
+Result<OneHot> Canonical(const OpCall& call) {
+  RETURN_IF_ERROR(ExpectInputs(call, kOp, 4, 4));
+  const Shape& indices = InputShape(call, 0);
+  if (!IsInteger(call.inputs[0].type.dtype)) {
+    return Invalid("Operator one_hot has indices of type ", DTypeName(call.inputs[0].type.dtype), "; it takes integers.");
+  }
+  ASSIGN_OR_RETURN(std::vector<int64_t> depth, ConstantInts(call, kOp, 1, "depth"));
+  ASSIGN_OR_RETURN(int axis, ResolveAxis(call.attrs.GetInt("axis", -1), indices.rank() + 1, kOp));
+  if (depth.size() != 1 || depth[0] < 0) return Invalid("Operator one_hot has depth [", Join(depth, ", "), "].");
+  if (call.inputs[2].type.dtype != call.inputs[3].type.dtype || InputShape(call, 2).element_count() != 1 ||
+      InputShape(call, 3).element_count() != 1) {
+    return Invalid("Operator one_hot has the on value ", call.inputs[2].type.ToString(), " and the off value ",
+                   call.inputs[3].type.ToString(), "; it takes two numbers of one type.");
+  }
+  std::vector<int64_t> extents(indices.begin(), indices.end());
+  extents.insert(extents.begin() + axis, depth[0]);
+  OneHot result{.depth = depth[0]};
+  ASSIGN_OR_RETURN(result.shape, ShapeFrom(extents, kOp));
+  for (int i = axis; i < indices.rank(); ++i) result.inner *= indices[i];
+  return result;
+}
+
+InferredTypes Infer(const OpCall& call) {
+  ASSIGN_OR_RETURN(OneHot one_hot, Canonical(call));
+  return std::vector<TensorType>{{call.inputs[2].type.dtype, one_hot.shape}};
+}
+
+Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::span<HostTensor> outputs) {
+  ASSIGN_OR_RETURN(OneHot one_hot, Canonical(call));
+  const std::vector<int64_t> indices = Ints(inputs[0]);
+  const double on = inputs[2].Get(0), off = inputs[3].Get(0);
+  for (int64_t at = 0; at < outputs[0].element_count(); ++at) {
+    const int64_t inner = at % one_hot.inner, index = at / one_hot.inner % one_hot.depth, outer = at / one_hot.inner / one_hot.depth;
+    outputs[0].Set(at, indices[size_t(outer * one_hot.inner + inner)] == index ? on : off);
+  }
+  return {};
+}
+
+}  // namespace
+
+extern const OpDef op_one_hot = {.name = kOp, .attrs = kAttrs, .infer = Infer, .reference = Reference, .tflite = kNames};
+
+}  // namespace leeway
