@@ -6,7 +6,8 @@ namespace {
 
 const char* const kArgMaxNames[] = {"ARG_MAX"};
 const char* const kArgMinNames[] = {"ARG_MIN"};
-const AttrField kAttrs[] = {{"output_type", std::string("i64"), "Type of the indices: i32 or i64 (a name, or a TensorType number)."}};
+const AttrField kAttrs[] = {
+    {"output_type", std::string("i64"), "Type of the indices: i32 or i64 (a name, or a TensorType number)."}};
 
 Result<int> Axis(const OpCall& call, const char* op) {
   ASSIGN_OR_RETURN(std::vector<int64_t> axes, ConstantInts(call, op, 1, "axis"));
@@ -24,7 +25,8 @@ InferredTypes Infer(const OpCall& call) {
     return Invalid("Operator ", op, " has the output type ", DTypeName(dtype), "; it gives i32 or i64.");
   }
   const Shape& x = InputShape(call, 0);
-  if (x[axis] == 0) return Invalid("Operator ", op, " has an input of shape ", x.ToString(), ", which is empty along axis ", axis, ".");
+  if (x[axis] == 0)
+    return Invalid("Operator ", op, " has an input of shape ", x.ToString(), ", which is empty along axis ", axis, ".");
   Shape shape;
   for (int i = 0; i < x.rank(); ++i) {
     if (i != axis) shape.push_back(x[i]);

@@ -10,7 +10,8 @@ namespace {
 
 const char* const kNames[] = {"BATCH_MATMUL"};
 constexpr const char* kOp = "batch_matmul";
-const AttrField kAttrs[] = {{"adj_x", false, "The first matrix is transposed."}, {"adj_y", false, "The second matrix is transposed."}};
+const AttrField kAttrs[] = {{"adj_x", false, "The first matrix is transposed."},
+                            {"adj_y", false, "The second matrix is transposed."}};
 
 Shape Batches(const Shape& shape) { return Shape(std::span<const int64_t>(shape.begin(), size_t(shape.rank() - 2))); }
 
@@ -23,8 +24,8 @@ InferredTypes Infer(const OpCall& call) {
   const Shape &a = InputShape(call, 0), &b = InputShape(call, 1);
   const bool adj_x = call.attrs.GetBool("adj_x"), adj_y = call.attrs.GetBool("adj_y");
   if (a.at(adj_x ? -2 : -1) != b.at(adj_y ? -1 : -2)) {
-    return Invalid("Operator batch_matmul has inputs of shapes ", a.ToString(), adj_x ? " (transposed)" : "", " and ", b.ToString(),
-                   adj_y ? " (transposed)" : "", ", whose inner extents differ.");
+    return Invalid("Operator batch_matmul has inputs of shapes ", a.ToString(), adj_x ? " (transposed)" : "", " and ",
+                   b.ToString(), adj_y ? " (transposed)" : "", ", whose inner extents differ.");
   }
   ASSIGN_OR_RETURN(Shape shape, BroadcastShapes(Batches(a), Batches(b), kOp));
   std::vector<int64_t> extents(shape.begin(), shape.end());
@@ -43,22 +44,24 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
   if (y.empty()) return {};
   const Shape batches = Batches(shape);
   std::vector<double> sums(static_cast<size_t>(columns));
-  ForEachOffset<3>(batches, {BroadcastStrides(Batches(a_shape), batches), BroadcastStrides(Batches(b_shape), batches), RowMajorStrides(batches)},
-                   {0, 0, 0}, [&](const std::array<int64_t, 3>& at) {
-                     const float* from_a = a.data() + at[0] * rows * depth;
-                     const float* from_b = b.data() + at[1] * depth * columns;
-                     float* to = y.data() + at[2] * rows * columns;
-                     for (int64_t r = 0; r < rows; ++r, to += columns) {
-                       std::fill(sums.begin(), sums.end(), 0.0);
-                       for (int64_t i = 0; i < depth; ++i) {
-                         const double value = adj_x ? from_a[i * rows + r] : from_a[r * depth + i];
-                         const float* factors = adj_y ? from_b + i : from_b + i * columns;
-                         const int64_t step = adj_y ? depth : 1;
-                         for (int64_t c = 0; c < columns; ++c) sums[size_t(c)] += value * factors[c * step];
-                       }
-                       std::transform(sums.begin(), sums.end(), to, [](double sum) { return float(sum); });
-                     }
-                   });
+  ForEachOffset<3>(
+      batches,
+      {BroadcastStrides(Batches(a_shape), batches), BroadcastStrides(Batches(b_shape), batches), RowMajorStrides(batches)},
+      {0, 0, 0}, [&](const std::array<int64_t, 3>& at) {
+        const float* from_a = a.data() + at[0] * rows * depth;
+        const float* from_b = b.data() + at[1] * depth * columns;
+        float* to = y.data() + at[2] * rows * columns;
+        for (int64_t r = 0; r < rows; ++r, to += columns) {
+          std::fill(sums.begin(), sums.end(), 0.0);
+          for (int64_t i = 0; i < depth; ++i) {
+            const double value = adj_x ? from_a[i * rows + r] : from_a[r * depth + i];
+            const float* factors = adj_y ? from_b + i : from_b + i * columns;
+            const int64_t step = adj_y ? depth : 1;
+            for (int64_t c = 0; c < columns; ++c) sums[size_t(c)] += value * factors[c * step];
+          }
+          std::transform(sums.begin(), sums.end(), to, [](double sum) { return float(sum); });
+        }
+      });
   StoreF32(outputs[0], y);
   return {};
 }

@@ -16,8 +16,8 @@ InferredTypes InferBroadcastTo(const OpCall& call) {
   ASSIGN_OR_RETURN(Shape shape, ShapeFrom(extents, "broadcast_to"));
   ASSIGN_OR_RETURN(Shape common, BroadcastShapes(InputShape(call, 0), shape, "broadcast_to"));
   if (common != shape) {
-    return Invalid("Operator broadcast_to has an input of shape ", InputShape(call, 0).ToString(), ", which does not broadcast to ",
-                   shape.ToString(), ".");
+    return Invalid("Operator broadcast_to has an input of shape ", InputShape(call, 0).ToString(),
+                   ", which does not broadcast to ", shape.ToString(), ".");
   }
   return std::vector<TensorType>{{call.inputs[0].type.dtype, shape}};
 }

@@ -37,8 +37,8 @@ Result<ValueMap> MakeValueMap(const OpCall& call, int) {
   ASSIGN_OR_RETURN(DType to, DTypeAttribute(call.attrs, "out_data_type", DType::kF32, "cast"));
   const DType from = call.inputs[0].type.dtype;
   ValueMap map;
-  map.value = from == DType::kBool ? from : InFlightType(from);
-  map.result = to == DType::kBool ? to : InFlightType(to);
+  map.value = InFlightType(from);
+  map.result = InFlightType(to);
   map.zero_to_zero = true;
   const int bits = int(DTypeBits(to));
   if (to == DType::kBool) {

@@ -85,8 +85,8 @@ extern const OpDef op_logical_not = {
     },
     .value_map = [](const OpCall&, int) -> Result<ValueMap> {
       return ValueMap{.text = "fn apply(a : V) -> R { return select(R(0), R(1), a == V(0)); }",
-                      .value = DType::kBool,
-                      .result = DType::kBool};
+                      .value = DType::kU32,
+                      .result = DType::kU32};
     },
     .tflite = kLogicalNotNames};
 

@@ -15,9 +15,11 @@ Status ExpectAlike(const OpCall& call, const char* op, int except_axis) {
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     const TensorType& type = call.inputs[i].type;
     bool alike = !call.inputs[i].absent && type.dtype == first.dtype && type.shape.rank() == first.shape.rank();
-    for (int axis = 0; alike && axis < first.shape.rank(); ++axis) alike = axis == except_axis || type.shape[axis] == first.shape[axis];
+    for (int axis = 0; alike && axis < first.shape.rank(); ++axis)
+      alike = axis == except_axis || type.shape[axis] == first.shape[axis];
     if (!alike) {
-      return Invalid("Operator ", op, " has input 0 ", first.ToString(), " and input ", i, " ", type.ToString(), ", which do not fit.");
+      return Invalid("Operator ", op, " has input 0 ", first.ToString(), " and input ", i, " ", type.ToString(),
+                     ", which do not fit.");
     }
     const Quantization *q = call.inputs[i].quantization, *q0 = call.inputs[0].quantization;
     if (q != nullptr && q0 != nullptr && (q->scales != q0->scales || q->zero_points != q0->zero_points)) {
@@ -54,7 +56,8 @@ Result<Scatter> ConcatenationScatter(const OpCall& call) {
   int64_t start = 0;
   for (const OperandInfo& input : call.inputs) {
     CoordMap place;
-    for (int i = 0; i < rank; ++i) place.coords.push_back(i == axis ? IndexExpr::Axis(i) + IndexExpr::Const(start) : IndexExpr::Axis(i));
+    for (int i = 0; i < rank; ++i)
+      place.coords.push_back(i == axis ? IndexExpr::Axis(i) + IndexExpr::Const(start) : IndexExpr::Axis(i));
     scatter.places.push_back(std::move(place));
     start += input.type.shape[axis];
   }
@@ -81,7 +84,8 @@ Status PackReference(const OpCall& call, std::span<const HostTensor> inputs, std
     if (i != axis) strides[size_t(k++)] = own[size_t(i)];
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    CopyStrided(inputs[i], 0, RowMajorStrides(inputs[i].shape()), outputs[0], int64_t(i) * own[size_t(axis)], strides, inputs[i].shape());
+    CopyStrided(inputs[i], 0, RowMajorStrides(inputs[i].shape()), outputs[0], int64_t(i) * own[size_t(axis)], strides,
+                inputs[i].shape());
   }
   return {};
 }
@@ -92,7 +96,8 @@ Result<Scatter> PackScatter(const OpCall& call) {
   Scatter scatter;
   for (size_t n = 0; n < call.inputs.size(); ++n) {
     CoordMap place;
-    for (int i = 0; i < rank; ++i) place.coords.push_back(i == axis ? IndexExpr::Const(int64_t(n)) : IndexExpr::Axis(i < axis ? i : i - 1));
+    for (int i = 0; i < rank; ++i)
+      place.coords.push_back(i == axis ? IndexExpr::Const(int64_t(n)) : IndexExpr::Axis(i < axis ? i : i - 1));
     scatter.places.push_back(std::move(place));
   }
   return scatter;

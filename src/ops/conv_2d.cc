@@ -26,7 +26,8 @@ InferredTypes Infer(const OpCall& call) {
   const Shape &x = InputShape(call, 0), &w = InputShape(call, 1);
   if (w[3] == 0 || x[3] % w[3] != 0 || w[0] % std::max<int64_t>(x[3] / w[3], 1) != 0) {
     return Invalid("Operator conv_2d has an input of shape ", x.ToString(), " and weights of shape ", w.ToString(),
-                   "; the input's channels must be a multiple (the groups) of the weights' last extent, and the weights' first a multiple of the groups.");
+                   "; the input's channels must be a multiple (the groups) of the weights' last extent, and the weights' first "
+                   "a multiple of the groups.");
   }
   RETURN_IF_ERROR(ExpectBias(call, kOp, 2, w[0]));
   ASSIGN_OR_RETURN(ConvAxes axes, Windows(call));
@@ -81,7 +82,6 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
 
 }  // namespace
 
-extern const OpDef op_conv_2d = {
-    .name = kOp, .attrs = ConvAttrs(), .infer = Infer, .reference = Reference, .tflite = kNames};
+extern const OpDef op_conv_2d = {.name = kOp, .attrs = ConvAttrs(), .infer = Infer, .reference = Reference, .tflite = kNames};
 
 }  // namespace leeway

@@ -10,10 +10,15 @@ Result<ConvAxis> MakeAxis(const OpCall& call, const char* op, const char* which,
   constexpr int64_t kMost = 1 << 20;
   if (kernel < 1 || kernel > kMost || stride < 1 || stride > kMost || dilation < 1 || dilation > kMost || explicit_before < 0 ||
       explicit_before > kMost || explicit_after < 0 || explicit_after > kMost) {
-    return Invalid("Operator ", op, " has kernel ", kernel, ", stride ", stride, ", dilation ", dilation, " and explicit padding ",
-                   explicit_before, ", ", explicit_after, " along its ", which, "; kernel, stride and dilation are at least 1.");
+    return Invalid("Operator ", op, " has kernel ", kernel, ", stride ", stride, ", dilation ", dilation,
+                   " and explicit padding ", explicit_before, ", ", explicit_after, " along its ", which,
+                   "; kernel, stride and dilation are at least 1.");
   }
-  ConvAxis axis{.input = input, .kernel = kernel, .stride = stride, .dilation = dilation, .explicit_before = explicit_before,
+  ConvAxis axis{.input = input,
+                .kernel = kernel,
+                .stride = stride,
+                .dilation = dilation,
+                .explicit_before = explicit_before,
                 .explicit_after = explicit_after};
   const int64_t padded = input + explicit_before + explicit_after, reach = (kernel - 1) * dilation + 1;
   const int64_t padding = call.attrs.GetInt("padding", kPaddingValid);
@@ -43,12 +48,14 @@ const AttrField kConvAttrs[] = {
 
 std::span<const AttrField> ConvAttrs() { return kConvAttrs; }
 
-Result<ConvAxes> ConvWindows(const OpCall& call, const char* op, const Shape& input, int64_t kernel_height, int64_t kernel_width) {
+Result<ConvAxes> ConvWindows(const OpCall& call, const char* op, const Shape& input, int64_t kernel_height,
+                             int64_t kernel_width) {
   std::vector<int64_t> before = call.attrs.GetInts("pad_before"), after = call.attrs.GetInts("pad_after");
   if (before.empty()) before = {0, 0};
   if (after.empty()) after = {0, 0};
   if (before.size() != 2 || after.size() != 2) {
-    return Invalid("Operator ", op, " has ", before.size(), " and ", after.size(), " explicit paddings; it takes height and width.");
+    return Invalid("Operator ", op, " has ", before.size(), " and ", after.size(),
+                   " explicit paddings; it takes height and width.");
   }
   ConvAxes axes;
   ASSIGN_OR_RETURN(axes.y, MakeAxis(call, op, "height", input[1], kernel_height, call.attrs.GetInt("stride_h", 1),

@@ -17,9 +17,10 @@ struct ConvAxes {
   ConvAxis y, x;
 };
 
-// The axes for an input [batch, height, width, channels] and a kernel; errors name `op`. Reads the attributes padding, stride_h,
-// stride_w, dilation_h_factor, dilation_w_factor, pad_before and pad_after.
-Result<ConvAxes> ConvWindows(const OpCall& call, const char* op, const Shape& input, int64_t kernel_height, int64_t kernel_width);
+// The axes for an input [batch, height, width, channels] and a kernel; errors name `op`. Reads the attributes padding,
+// stride_h, stride_w, dilation_h_factor, dilation_w_factor, pad_before and pad_after.
+Result<ConvAxes> ConvWindows(const OpCall& call, const char* op, const Shape& input, int64_t kernel_height,
+                             int64_t kernel_width);
 
 inline constexpr int64_t kPaddingSame = 0, kPaddingValid = 1;
 

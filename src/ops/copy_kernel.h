@@ -9,13 +9,14 @@ namespace leeway {
 
 struct CopySpec {
   int input = 0;
-  CoordMap input_map;   // coordinates of `shape` -> coordinates of the input; empty: the same
+  CoordMap input_map;  // coordinates of `shape` -> coordinates of the input; empty: the same
   int output = 0;
   CoordMap output_map;  // coordinates of `shape` -> coordinates of the output; empty: the same
   Shape shape;
+  std::vector<OwnStep> own_steps;
 };
 
 // Appends the dispatch, unless there is nothing to copy. It stores the result where the output is 0.
-void AddCopy(OpPlan& plan, const KernelRequest& request, const CopySpec& spec);
+Status AddCopy(OpPlan& plan, const KernelRequest& request, const CopySpec& spec);
 
 }  // namespace leeway

@@ -6,7 +6,8 @@ namespace {
 
 const char* const kNames[] = {"CUMSUM"};
 constexpr const char* kOp = "cumsum";
-const AttrField kAttrs[] = {{"exclusive", false, "Without the element itself."}, {"reverse", false, "From the last element to the first."}};
+const AttrField kAttrs[] = {{"exclusive", false, "Without the element itself."},
+                            {"reverse", false, "From the last element to the first."}};
 
 Result<int> Axis(const OpCall& call) {
   ASSIGN_OR_RETURN(std::vector<int64_t> axes, ConstantInts(call, kOp, 1, "axis"));
@@ -18,7 +19,8 @@ InferredTypes Infer(const OpCall& call) {
   RETURN_IF_ERROR(ExpectInputs(call, kOp, 2, 2));
   RETURN_IF_ERROR(Axis(call));
   const DType dtype = call.inputs[0].type.dtype;
-  if (!IsFloat(dtype) && !IsInteger(dtype)) return Unsupported("Operator cumsum has an input of type ", DTypeName(dtype), "; it takes numbers.");
+  if (!IsFloat(dtype) && !IsInteger(dtype))
+    return Unsupported("Operator cumsum has an input of type ", DTypeName(dtype), "; it takes numbers.");
   return std::vector<TensorType>{call.inputs[0].type};
 }
 

@@ -71,7 +71,8 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
 const std::vector<AttrField>& Attrs() {
   static const std::vector<AttrField> attrs = [] {
     std::vector<AttrField> list(ConvAttrs().begin(), ConvAttrs().end());
-    list.push_back({"depth_multiplier", int64_t{0}, "Output channels per input channel; follows from the shapes, 0: not said."});
+    list.push_back(
+        {"depth_multiplier", int64_t{0}, "Output channels per input channel; follows from the shapes, 0: not said."});
     return list;
   }();
   return attrs;

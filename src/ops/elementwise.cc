@@ -21,7 +21,9 @@ void SetWrapped(HostTensor& tensor, int64_t i, int64_t value) {
 namespace {
 
 Status ExpectElementType(const char* op, DType dtype, bool floats, bool integers, bool bools) {
-  const bool taken = dtype == DType::kF32 || dtype == DType::kF16 ? floats : dtype == DType::kBool ? bools : integers && IsInteger(dtype);
+  const bool taken = dtype == DType::kF32 || dtype == DType::kF16 ? floats
+                     : dtype == DType::kBool                      ? bools
+                                                                  : integers && IsInteger(dtype);
   if (taken) return {};
   std::vector<std::string> names;
   if (floats) names.push_back("f32 and f16");
@@ -46,7 +48,8 @@ InferredTypes InferUnary(const UnaryRule& rule, const OpCall& call) {
   return std::vector<TensorType>{type};
 }
 
-Status UnaryReference(const UnaryRule& rule, const OpCall& call, std::span<const HostTensor> inputs, std::span<HostTensor> outputs) {
+Status UnaryReference(const UnaryRule& rule, const OpCall& call, std::span<const HostTensor> inputs,
+                      std::span<HostTensor> outputs) {
   const HostTensor& x = inputs[0];
   HostTensor& y = outputs[0];
   const int64_t count = x.element_count();
@@ -79,9 +82,8 @@ InferredTypes InferBinary(const BinaryRule& rule, const OpCall& call) {
     return Invalid("Operator ", rule.name, " has inputs of types ", DTypeName(a.dtype), " and ", DTypeName(b.dtype),
                    "; they must be the same.");
   }
-  RETURN_IF_ERROR(
-      ExpectElementType(rule.name, a.dtype, rule.on_floats != nullptr, rule.on_integers != nullptr && rule.on_floats != nullptr,
-                        rule.takes_bool));
+  RETURN_IF_ERROR(ExpectElementType(rule.name, a.dtype, rule.on_floats != nullptr,
+                                    rule.on_integers != nullptr && rule.on_floats != nullptr, rule.takes_bool));
   RETURN_IF_ERROR(ExpectNotQuantized(rule.name, call.inputs[0]));
   RETURN_IF_ERROR(ExpectNotQuantized(rule.name, call.inputs[1]));
   ASSIGN_OR_RETURN(Shape shape, BroadcastShapes(a.shape, b.shape, rule.name));
@@ -100,9 +102,8 @@ Status BinaryReference(const BinaryRule& rule, std::span<const HostTensor> input
       to[size_t(at[2])] = float(rule.on_floats(from_a[size_t(at[0])], from_b[size_t(at[1])]));
     });
   } else if (IsFloat(a.dtype())) {
-    ForEachOffset<3>(y.shape(), {to_a, to_b, to_y}, {0, 0, 0}, [&](const std::array<int64_t, 3>& at) {
-      y.Set(at[2], rule.on_floats(a.Get(at[0]), b.Get(at[1])));
-    });
+    ForEachOffset<3>(y.shape(), {to_a, to_b, to_y}, {0, 0, 0},
+                     [&](const std::array<int64_t, 3>& at) { y.Set(at[2], rule.on_floats(a.Get(at[0]), b.Get(at[1]))); });
   } else {
     ForEachOffset<3>(y.shape(), {to_a, to_b, to_y}, {0, 0, 0}, [&](const std::array<int64_t, 3>& at) {
       SetWrapped(y, at[2], rule.on_integers(int64_t(a.Get(at[0])), int64_t(b.Get(at[1]))));
@@ -117,8 +118,8 @@ Result<ValueMap> BinaryValueMap(const BinaryRule& rule, const OpCall& call, int 
   const DType in_flight = InFlightType(dtype);
   const char* body = in_flight != DType::kF32 && rule.integer_text != nullptr ? rule.integer_text : rule.text;
   map.text = StrCat("fn apply(", chained == 0 ? "a : V, b : V" : "b : V, a : V", ") -> R { ", body, " }");
-  map.value = dtype == DType::kBool ? DType::kBool : in_flight;
-  map.result = rule.gives_bool ? DType::kBool : map.value;
+  map.value = in_flight;
+  map.result = rule.gives_bool ? DType::kU32 : in_flight;
   return map;
 }
 

@@ -25,16 +25,17 @@ struct UnaryRule {
 struct BinaryRule {
   const char* name;
   const char* tflite;
-  double (*on_floats)(double a, double b) = nullptr;     // null: no floats
+  double (*on_floats)(double a, double b) = nullptr;       // null: no floats
   int64_t (*on_integers)(int64_t a, int64_t b) = nullptr;  // null: no integers
-  const char* text;                                      // the body over a and b of type V; R is the type of the result
-  const char* integer_text = nullptr;                    // where it differs from `text`
+  const char* text;                                        // the body over a and b of type V; R is the type of the result
+  const char* integer_text = nullptr;                      // where it differs from `text`
   bool takes_bool = false;
   bool gives_bool = false;
 };
 
 InferredTypes InferUnary(const UnaryRule& rule, const OpCall& call);
-Status UnaryReference(const UnaryRule& rule, const OpCall& call, std::span<const HostTensor> inputs, std::span<HostTensor> outputs);
+Status UnaryReference(const UnaryRule& rule, const OpCall& call, std::span<const HostTensor> inputs,
+                      std::span<HostTensor> outputs);
 Result<ValueMap> UnaryValueMap(const UnaryRule& rule, const OpCall& call, int chained);
 
 InferredTypes InferBinary(const BinaryRule& rule, const OpCall& call);

@@ -15,7 +15,8 @@ InferredTypes Infer(const OpCall& call) {
   RETURN_IF_ERROR(ExpectFloat(call, kOp, 1));
   RETURN_IF_ERROR(ExpectRank(call, kOp, 1, 2, 2));
   if (call.attrs.GetInt("weights_format") != 0) {
-    return Unsupported("Operator fully_connected has weights_format ", call.attrs.GetInt("weights_format"), "; only 0 (as they are) is supported.");
+    return Unsupported("Operator fully_connected has weights_format ", call.attrs.GetInt("weights_format"),
+                       "; only 0 (as they are) is supported.");
   }
   const Shape &x = InputShape(call, 0), &w = InputShape(call, 1);
   const int64_t count = x.element_count();
@@ -58,6 +59,7 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
 
 }  // namespace
 
-extern const OpDef op_fully_connected = {.name = kOp, .attrs = kAttrs, .infer = Infer, .reference = Reference, .tflite = kNames};
+extern const OpDef op_fully_connected = {
+    .name = kOp, .attrs = kAttrs, .infer = Infer, .reference = Reference, .tflite = kNames};
 
 }  // namespace leeway

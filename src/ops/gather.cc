@@ -20,21 +20,25 @@ struct Gather {
   Shape shape;  // of the result
 };
 
-Result<Gather> MakeGather(const OpCall& call, const char* op, int x_input, int indices_input, int64_t given_axis, int64_t given_batch_dims) {
+Result<Gather> MakeGather(const OpCall& call, const char* op, int x_input, int indices_input, int64_t given_axis,
+                          int64_t given_batch_dims) {
   RETURN_IF_ERROR(ExpectInputs(call, op, 2, 2));
   Gather g{.x = x_input, .indices = indices_input};
   const Shape &x = InputShape(call, size_t(g.x)), &indices = InputShape(call, size_t(g.indices));
   const DType index_type = call.inputs[size_t(g.indices)].type.dtype;
-  if (!IsInteger(index_type)) return Invalid("Operator ", op, " has indices of type ", DTypeName(index_type), "; it takes integers.");
+  if (!IsInteger(index_type))
+    return Invalid("Operator ", op, " has indices of type ", DTypeName(index_type), "; it takes integers.");
   ASSIGN_OR_RETURN(int axis, ResolveAxis(given_axis, x.rank(), op));
   const int64_t batch_dims = given_batch_dims < 0 ? given_batch_dims + indices.rank() : given_batch_dims;
   if (batch_dims < 0 || batch_dims > indices.rank() || batch_dims > axis) {
-    return Invalid("Operator ", op, " has batch_dims ", given_batch_dims, " for axis ", axis, " and indices of shape ", indices.ToString(), ".");
+    return Invalid("Operator ", op, " has batch_dims ", given_batch_dims, " for axis ", axis, " and indices of shape ",
+                   indices.ToString(), ".");
   }
   std::vector<int64_t> extents;
   for (int i = 0; i < batch_dims; ++i) {
     if (x[i] != indices[i]) {
-      return Invalid("Operator ", op, " has inputs of shapes ", x.ToString(), " and ", indices.ToString(), ", whose first ", batch_dims, " extents differ.");
+      return Invalid("Operator ", op, " has inputs of shapes ", x.ToString(), " and ", indices.ToString(), ", whose first ",
+                     batch_dims, " extents differ.");
     }
     g.batch *= x[i];
     extents.push_back(x[i]);
@@ -94,8 +98,11 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
 
 }  // namespace
 
-extern const OpDef op_gather = {
-    .name = "gather", .attrs = kGatherAttrs, .infer = Infer<AsGather>, .reference = Reference<AsGather>, .tflite = kGatherNames};
+extern const OpDef op_gather = {.name = "gather",
+                                .attrs = kGatherAttrs,
+                                .infer = Infer<AsGather>,
+                                .reference = Reference<AsGather>,
+                                .tflite = kGatherNames};
 extern const OpDef op_embedding_lookup = {
     .name = "embedding_lookup", .infer = Infer<AsEmbedding>, .reference = Reference<AsEmbedding>, .tflite = kEmbeddingNames};
 

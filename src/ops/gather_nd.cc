@@ -12,7 +12,8 @@ InferredTypes Infer(const OpCall& call) {
   RETURN_IF_ERROR(ExpectInputs(call, kOp, 2, 2));
   const Shape &x = InputShape(call, 0), &indices = InputShape(call, 1);
   const DType index_type = call.inputs[1].type.dtype;
-  if (!IsInteger(index_type)) return Invalid("Operator gather_nd has indices of type ", DTypeName(index_type), "; it takes integers.");
+  if (!IsInteger(index_type))
+    return Invalid("Operator gather_nd has indices of type ", DTypeName(index_type), "; it takes integers.");
   if (indices.rank() < 1 || indices.at(-1) < 1 || indices.at(-1) > x.rank()) {
     return Invalid("Operator gather_nd has an input of shape ", x.ToString(), " and indices of shape ", indices.ToString(),
                    "; the last extent of the indices must be between 1 and the number of axes of the input.");
@@ -36,7 +37,8 @@ Status Reference(const OpCall&, std::span<const HostTensor> inputs, std::span<Ho
     for (int64_t i = 0; i < depth; ++i) {
       const int64_t index = indices[size_t(row * depth + i)];
       if (index < 0 || index >= shape[int(i)]) {
-        return Error{Code::kInvalidArgument, StrCat("A gather_nd reads index ", index, " of ", shape[int(i)], " on axis ", i, ".")};
+        return Error{Code::kInvalidArgument,
+                     StrCat("A gather_nd reads index ", index, " of ", shape[int(i)], " on axis ", i, ".")};
       }
       start += index * strides[size_t(i)];
     }

@@ -22,7 +22,8 @@ InferredTypes Infer(const OpCall& call) {
   RETURN_IF_ERROR(ExpectInputs(call, op, 1, 1));
   RETURN_IF_ERROR(ExpectFloat(call, op, 0));
   RETURN_IF_ERROR(ExpectRank(call, op, 0, 1, Shape::kMaxRank));
-  if (lrn && call.attrs.GetInt("radius", 5) < 0) return Invalid("Operator ", op, " has radius ", call.attrs.GetInt("radius", 5), ".");
+  if (lrn && call.attrs.GetInt("radius", 5) < 0)
+    return Invalid("Operator ", op, " has radius ", call.attrs.GetInt("radius", 5), ".");
   return std::vector<TensorType>{call.inputs[0].type};
 }
 
@@ -43,7 +44,8 @@ Status LrnReference(const OpCall& call, std::span<const HostTensor> inputs, std:
   const std::vector<float> x = inputs[0].ToF32();
   std::vector<float> y(x.size());
   const int64_t columns = inputs[0].shape().at(-1), radius = call.attrs.GetInt("radius", 5);
-  const double bias = call.attrs.GetFloat("bias", 1), alpha = call.attrs.GetFloat("alpha", 1), beta = call.attrs.GetFloat("beta", 0.5);
+  const double bias = call.attrs.GetFloat("bias", 1), alpha = call.attrs.GetFloat("alpha", 1),
+               beta = call.attrs.GetFloat("beta", 0.5);
   for (int64_t at = 0; at < int64_t(x.size()); ++at) {
     const int64_t column = at % columns, start = at - column;
     double sum = 0;
@@ -60,7 +62,10 @@ Status LrnReference(const OpCall& call, std::span<const HostTensor> inputs, std:
 
 extern const OpDef op_l2_normalization = {
     .name = "l2_normalization", .infer = Infer<false>, .reference = L2Reference, .tflite = kL2Names};
-extern const OpDef op_local_response_normalization = {
-    .name = "local_response_normalization", .attrs = kLrnAttrs, .infer = Infer<true>, .reference = LrnReference, .tflite = kLrnNames};
+extern const OpDef op_local_response_normalization = {.name = "local_response_normalization",
+                                                      .attrs = kLrnAttrs,
+                                                      .infer = Infer<true>,
+                                                      .reference = LrnReference,
+                                                      .tflite = kLrnNames};
 
 }  // namespace leeway

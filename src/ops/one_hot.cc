@@ -45,7 +45,8 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
   const std::vector<int64_t> indices = Ints(inputs[0]);
   const double on = inputs[2].Get(0), off = inputs[3].Get(0);
   for (int64_t at = 0; at < outputs[0].element_count(); ++at) {
-    const int64_t inner = at % one_hot.inner, index = at / one_hot.inner % one_hot.depth, outer = at / one_hot.inner / one_hot.depth;
+    const int64_t inner = at % one_hot.inner, index = at / one_hot.inner % one_hot.depth,
+                  outer = at / one_hot.inner / one_hot.depth;
     outputs[0].Set(at, indices[size_t(outer * one_hot.inner + inner)] == index ? on : off);
   }
   return {};

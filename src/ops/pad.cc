@@ -7,7 +7,8 @@ namespace {
 
 const char* const kPadNames[] = {"PAD", "PADV2"};
 const char* const kMirrorPadNames[] = {"MIRROR_PAD"};
-const AttrField kMirrorPadAttrs[] = {{"mode", int64_t{0}, "0 (reflect): the edge element is not repeated. 1 (symmetric): it is."}};
+const AttrField kMirrorPadAttrs[] = {
+    {"mode", int64_t{0}, "0 (reflect): the edge element is not repeated. 1 (symmetric): it is."}};
 
 struct Padding {
   std::vector<int64_t> before, after;
@@ -22,7 +23,8 @@ Result<Padding> ReadPadding(const OpCall& call, const char* op) {
   }
   Padding padding;
   for (size_t i = 0; i < given.size(); i += 2) {
-    if (given[i] < 0 || given[i + 1] < 0) return Invalid("Operator ", op, " has the padding ", given[i], ", ", given[i + 1], "; it is not negative.");
+    if (given[i] < 0 || given[i + 1] < 0)
+      return Invalid("Operator ", op, " has the padding ", given[i], ", ", given[i + 1], "; it is not negative.");
     padding.before.push_back(given[i]);
     padding.after.push_back(given[i + 1]);
   }
@@ -31,15 +33,18 @@ Result<Padding> ReadPadding(const OpCall& call, const char* op) {
 
 Result<Shape> PaddedShape(const OpCall& call, const Padding& padding, const char* op) {
   std::vector<int64_t> extents(InputShape(call, 0).begin(), InputShape(call, 0).end());
-  for (size_t i = 0; i < extents.size(); ++i) extents[i] += std::min<int64_t>(padding.before[i], INT32_MAX) + std::min<int64_t>(padding.after[i], INT32_MAX);
+  for (size_t i = 0; i < extents.size(); ++i)
+    extents[i] += std::min<int64_t>(padding.before[i], INT32_MAX) + std::min<int64_t>(padding.after[i], INT32_MAX);
   return ShapeFrom(extents, op);
 }
 
 // The value outside. A quantized tensor is padded with its zero point.
 Result<double> PadValue(const OpCall& call) {
   if (HasInput(call, 2)) {
-    if (call.inputs[2].constant == nullptr) return Unsupported("Operator pad has a padding value that is only known at run time.");
-    if (call.inputs[2].constant->element_count() != 1) return Invalid("Operator pad has a padding value of shape ", InputShape(call, 2).ToString(), "; it takes one number.");
+    if (call.inputs[2].constant == nullptr)
+      return Unsupported("Operator pad has a padding value that is only known at run time.");
+    if (call.inputs[2].constant->element_count() != 1)
+      return Invalid("Operator pad has a padding value of shape ", InputShape(call, 2).ToString(), "; it takes one number.");
     return call.inputs[2].constant->Get(0);
   }
   const Quantization* q = call.inputs[0].quantization;
@@ -88,12 +93,13 @@ InferredTypes InferMirrorPad(const OpCall& call) {
   RETURN_IF_ERROR(ExpectInputs(call, "mirror_pad", 2, 2));
   ASSIGN_OR_RETURN(Padding padding, ReadPadding(call, "mirror_pad"));
   const int64_t mode = call.attrs.GetInt("mode");
-  if (mode != 0 && mode != 1) return Invalid("Operator mirror_pad has mode ", mode, "; it takes 0 (reflect) and 1 (symmetric).");
+  if (mode != 0 && mode != 1)
+    return Invalid("Operator mirror_pad has mode ", mode, "; it takes 0 (reflect) and 1 (symmetric).");
   for (size_t i = 0; i < padding.before.size(); ++i) {
     const int64_t most = InputShape(call, 0)[int(i)] - (mode == 0 ? 1 : 0);
     if (padding.before[i] > std::max<int64_t>(most, 0) || padding.after[i] > std::max<int64_t>(most, 0)) {
-      return Invalid("Operator mirror_pad pads axis ", i, " of ", InputShape(call, 0).ToString(), " by ", padding.before[i], " and ",
-                     padding.after[i], "; there are ", most, " elements to mirror.");
+      return Invalid("Operator mirror_pad pads axis ", i, " of ", InputShape(call, 0).ToString(), " by ", padding.before[i],
+                     " and ", padding.after[i], "; there are ", most, " elements to mirror.");
     }
   }
   ASSIGN_OR_RETURN(Shape shape, PaddedShape(call, padding, "mirror_pad"));
@@ -117,7 +123,8 @@ Status MirrorPadReference(const OpCall& call, std::span<const HostTensor> inputs
   const Shape &from = inputs[0].shape(), &to = outputs[0].shape();
   std::vector<std::vector<int32_t>> tables;
   for (int axis = 0; axis < from.rank(); ++axis) {
-    tables.push_back(MirrorTable(from[axis], padding.before[size_t(axis)], padding.after[size_t(axis)], call.attrs.GetInt("mode")));
+    tables.push_back(
+        MirrorTable(from[axis], padding.before[size_t(axis)], padding.after[size_t(axis)], call.attrs.GetInt("mode")));
   }
   const Strides strides = RowMajorStrides(from);
   for (int64_t i = 0; i < to.element_count(); ++i) {

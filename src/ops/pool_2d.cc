@@ -11,7 +11,9 @@ namespace leeway {
 namespace {
 
 enum class Pool { kAverage, kMax, kL2 };
-constexpr const char* Name(Pool pool) { return pool == Pool::kAverage ? "average_pool_2d" : pool == Pool::kMax ? "max_pool_2d" : "l2_pool_2d"; }
+constexpr const char* Name(Pool pool) {
+  return pool == Pool::kAverage ? "average_pool_2d" : pool == Pool::kMax ? "max_pool_2d" : "l2_pool_2d";
+}
 
 const char* const kAverageNames[] = {"AVERAGE_POOL_2D"};
 const char* const kMaxNames[] = {"MAX_POOL_2D"};
@@ -31,7 +33,8 @@ const std::vector<AttrField>& Attrs() {
 }
 
 Result<ConvAxes> Windows(const OpCall& call, const char* op) {
-  return ConvWindows(call, op, InputShape(call, 0), call.attrs.GetInt("filter_height", 1), call.attrs.GetInt("filter_width", 1));
+  return ConvWindows(call, op, InputShape(call, 0), call.attrs.GetInt("filter_height", 1),
+                     call.attrs.GetInt("filter_width", 1));
 }
 
 template <Pool pool>
@@ -77,7 +80,9 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
         }
         for (int64_t c = 0; c < channels; ++c) {
           const double value = values[size_t(c)];
-          to[c] = float(pool == Pool::kMax ? value : pool == Pool::kL2 ? std::sqrt(value / double(count)) : value / double(count));
+          to[c] = float(pool == Pool::kMax  ? value
+                        : pool == Pool::kL2 ? std::sqrt(value / double(count))
+                                            : value / double(count));
         }
       }
     }
@@ -93,9 +98,15 @@ extern const OpDef op_average_pool_2d = {.name = Name(Pool::kAverage),
                                          .infer = Infer<Pool::kAverage>,
                                          .reference = Reference<Pool::kAverage>,
                                          .tflite = kAverageNames};
-extern const OpDef op_max_pool_2d = {
-    .name = Name(Pool::kMax), .attrs = Attrs(), .infer = Infer<Pool::kMax>, .reference = Reference<Pool::kMax>, .tflite = kMaxNames};
-extern const OpDef op_l2_pool_2d = {
-    .name = Name(Pool::kL2), .attrs = Attrs(), .infer = Infer<Pool::kL2>, .reference = Reference<Pool::kL2>, .tflite = kL2Names};
+extern const OpDef op_max_pool_2d = {.name = Name(Pool::kMax),
+                                     .attrs = Attrs(),
+                                     .infer = Infer<Pool::kMax>,
+                                     .reference = Reference<Pool::kMax>,
+                                     .tflite = kMaxNames};
+extern const OpDef op_l2_pool_2d = {.name = Name(Pool::kL2),
+                                    .attrs = Attrs(),
+                                    .infer = Infer<Pool::kL2>,
+                                    .reference = Reference<Pool::kL2>,
+                                    .tflite = kL2Names};
 
 }  // namespace leeway

@@ -35,7 +35,8 @@ InferredTypes InferQuantize(const OpCall& call) {
   }
   const OperandInfo& x = call.inputs[0];
   if (!IsFloat(x.type.dtype) && (x.quantization == nullptr || x.quantization->scales.size() != 1)) {
-    return Unsupported("Operator quantize has an input of type ", x.type.ToString(), " without one scale; it takes floats, or integers with a scale.");
+    return Unsupported("Operator quantize has an input of type ", x.type.ToString(),
+                       " without one scale; it takes floats, or integers with a scale.");
   }
   return std::vector<TensorType>{{dtype, x.type.shape}};
 }
@@ -48,7 +49,8 @@ Status QuantizeReference(const OpCall& call, std::span<const HostTensor> inputs,
   for (int64_t i = 0; i < inputs[0].element_count(); ++i) {
     const double real = (inputs[0].Get(i) - own_zero) * own_scale;
     const float quotient = float(real) / float(scale);  // in f32, or ties would fall differently than in the format's kernels
-    outputs[0].Set(i, std::clamp(double(std::round(quotient)) + zero_point, Lowest(outputs[0].dtype()), Highest(outputs[0].dtype())));
+    outputs[0].Set(
+        i, std::clamp(double(std::round(quotient)) + zero_point, Lowest(outputs[0].dtype()), Highest(outputs[0].dtype())));
   }
   return {};
 }
@@ -79,14 +81,17 @@ InferredTypes InferDequantize(const OpCall& call) {
   const OperandInfo& x = call.inputs[0];
   if (IsFloat(x.type.dtype)) return std::vector<TensorType>{{DType::kF32, x.type.shape}};
   if (!IsQuantizedType(x.type.dtype)) {
-    return Unsupported("Operator dequantize has an input of type ", DTypeName(x.type.dtype), "; it takes f16 and quantized integers.");
+    return Unsupported("Operator dequantize has an input of type ", DTypeName(x.type.dtype),
+                       "; it takes f16 and quantized integers.");
   }
   const Quantization* q = x.quantization;
   if (q == nullptr || q->scales.empty() || q->scales.size() != q->zero_points.size()) {
     return Invalid("Operator dequantize has an input of type ", x.type.ToString(), " without scale and zero point.");
   }
-  if (q->scales.size() > 1 && (q->axis < 0 || q->axis >= x.type.shape.rank() || x.type.shape[q->axis] != int64_t(q->scales.size()))) {
-    return Invalid("Operator dequantize has ", q->scales.size(), " scales for axis ", q->axis, " of its input ", x.type.ToString(), ".");
+  if (q->scales.size() > 1 &&
+      (q->axis < 0 || q->axis >= x.type.shape.rank() || x.type.shape[q->axis] != int64_t(q->scales.size()))) {
+    return Invalid("Operator dequantize has ", q->scales.size(), " scales for axis ", q->axis, " of its input ",
+                   x.type.ToString(), ".");
   }
   return std::vector<TensorType>{{DType::kF32, x.type.shape}};
 }
@@ -121,7 +126,8 @@ Result<ValueMap> DequantizeValueMap(const OpCall& call, int) {
     return map;
   }
   if (x.quantization->scales.size() != 1) {
-    return Unsupported("Operator dequantize with a scale per index of an axis runs on the CPU; for weights it is folded at load.");
+    return Unsupported(
+        "Operator dequantize with a scale per index of an axis runs on the CPU; for weights it is folded at load.");
   }
   // Written into the text, since constants of a map have the type of V, which is an integer here.
   map.text = StrCat("fn apply(a : V) -> R { return R(a - V(", x.quantization->zero_points[0], ")) * R(",

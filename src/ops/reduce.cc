@@ -46,8 +46,10 @@ InferredTypes Infer(const OpCall& call) {
   const DType dtype = call.inputs[0].type.dtype;
   if (kind == Reduce::kAny || kind == Reduce::kAll) {
     if (dtype != DType::kBool) return Invalid("Operator ", op, " has an input of type ", DTypeName(dtype), "; it takes bool.");
-  } else if (!(dtype == DType::kF32 || dtype == DType::kF16 || IsInteger(dtype)) || (call.inputs[0].quantization != nullptr && !call.inputs[0].quantization->scales.empty())) {
-    return Unsupported("Operator ", op, " has an input of type ", DTypeName(dtype), "; it takes floats and integers that are not quantized.");
+  } else if (!(dtype == DType::kF32 || dtype == DType::kF16 || IsInteger(dtype)) ||
+             (call.inputs[0].quantization != nullptr && !call.inputs[0].quantization->scales.empty())) {
+    return Unsupported("Operator ", op, " has an input of type ", DTypeName(dtype),
+                       "; it takes floats and integers that are not quantized.");
   }
   ASSIGN_OR_RETURN(std::vector<bool> reduced, ReducedAxes(call, op));
   Shape shape;

@@ -11,7 +11,8 @@ namespace {
 const char* const kReshapeNames[] = {"RESHAPE"};
 const char* const kSqueezeNames[] = {"SQUEEZE"};
 const char* const kExpandDimsNames[] = {"EXPAND_DIMS"};
-const AttrField kReshapeAttrs[] = {{"new_shape", std::vector<int64_t>{}, "Extents where input 1 is absent; one may be -1: what is left."}};
+const AttrField kReshapeAttrs[] = {
+    {"new_shape", std::vector<int64_t>{}, "Extents where input 1 is absent; one may be -1: what is left."}};
 const AttrField kSqueezeAttrs[] = {{"squeeze_dims", std::vector<int64_t>{}, "Axes to drop; none: all of extent 1."}};
 const AttrField kExpandDimsAttrs[] = {{"axis", int64_t{0}, "Where the new axis goes, when input 1 is absent."}};
 
@@ -21,9 +22,7 @@ InferredTypes InferReshape(const OpCall& call) {
   if (HasInput(call, 1)) {
     // Old files have a shape tensor of no meaning beside the attribute.
     const bool known = call.inputs[1].constant != nullptr;
-    if (known || !call.attrs.Has("new_shape")) {
-      ASSIGN_OR_RETURN(extents, ConstantInts(call, "reshape", 1, "shape"));
-    }
+    if (known || !call.attrs.Has("new_shape")) { ASSIGN_OR_RETURN(extents, ConstantInts(call, "reshape", 1, "shape")); }
   }
   const int64_t count = InputShape(call, 0).element_count();
   int64_t known = 1;
@@ -54,7 +53,8 @@ InferredTypes InferSqueeze(const OpCall& call) {
   const std::vector<int64_t> axes = call.attrs.GetInts("squeeze_dims");
   for (int64_t given : axes) {
     ASSIGN_OR_RETURN(int axis, ResolveAxis(given, from.rank(), "squeeze"));
-    if (from[axis] != 1) return Invalid("Operator squeeze drops axis ", axis, " of ", from.ToString(), "; its extent must be 1.");
+    if (from[axis] != 1)
+      return Invalid("Operator squeeze drops axis ", axis, " of ", from.ToString(), "; its extent must be 1.");
     drop[size_t(axis)] = true;
   }
   Shape shape;
@@ -67,9 +67,7 @@ InferredTypes InferSqueeze(const OpCall& call) {
 InferredTypes InferExpandDims(const OpCall& call) {
   RETURN_IF_ERROR(ExpectInputs(call, "expand_dims", 1, 2));
   std::vector<int64_t> axes{call.attrs.GetInt("axis", 0)};
-  if (HasInput(call, 1)) {
-    ASSIGN_OR_RETURN(axes, ConstantInts(call, "expand_dims", 1, "axis"));
-  }
+  if (HasInput(call, 1)) { ASSIGN_OR_RETURN(axes, ConstantInts(call, "expand_dims", 1, "axis")); }
   if (axes.size() != 1) return Invalid("Operator expand_dims has ", axes.size(), " axes; it takes one.");
   const Shape& from = InputShape(call, 0);
   ASSIGN_OR_RETURN(int axis, ResolveAxis(axes[0], from.rank() + 1, "expand_dims"));

@@ -22,7 +22,8 @@ Result<Shape> ResizedShape(const OpCall& call, const char* op) {
   ASSIGN_OR_RETURN(std::vector<int64_t> size, ConstantInts(call, op, 1, "size"));
   const Shape& x = InputShape(call, 0);
   if (size.size() != 2 || size[0] < 1 || size[1] < 1 || x[1] < 1 || x[2] < 1) {
-    return Invalid("Operator ", op, " resizes ", x.ToString(), " to [", Join(size, ", "), "]; it takes a height and a width of at least 1.");
+    return Invalid("Operator ", op, " resizes ", x.ToString(), " to [", Join(size, ", "),
+                   "]; it takes a height and a width of at least 1.");
   }
   return ShapeFrom({x[0], size[0], size[1], x[3]}, op);
 }
@@ -52,7 +53,8 @@ InferredTypes InferNearest(const OpCall& call) {
 
 Status NearestReference(const OpCall& call, std::span<const HostTensor> inputs, std::span<HostTensor> outputs) {
   const Shape &from = inputs[0].shape(), &to = outputs[0].shape();
-  const std::vector<int32_t> rows = NearestTable(call.attrs, from[1], to[1]), columns = NearestTable(call.attrs, from[2], to[2]);
+  const std::vector<int32_t> rows = NearestTable(call.attrs, from[1], to[1]),
+                             columns = NearestTable(call.attrs, from[2], to[2]);
   int64_t at = 0;
   for (int64_t n = 0; n < to[0]; ++n) {
     for (int32_t row : rows) {
@@ -99,7 +101,8 @@ struct Between {
 Between BilinearPosition(const AttrSet& attrs, int64_t i, float scale, int64_t input) {
   const float at = attrs.GetBool("half_pixel_centers") ? (float(i) + 0.5f) * scale - 0.5f : float(i) * scale;
   const int64_t low = std::max<int64_t>(int64_t(std::floor(at)), 0);
-  return {.low = std::min(low, input - 1), .high = std::min(low + 1, input - 1), .share = std::max(0.0, double(at) - double(low))};
+  return {
+      .low = std::min(low, input - 1), .high = std::min(low + 1, input - 1), .share = std::max(0.0, double(at) - double(low))};
 }
 
 Status BilinearReference(const OpCall& call, std::span<const HostTensor> inputs, std::span<HostTensor> outputs) {
@@ -115,9 +118,11 @@ Status BilinearReference(const OpCall& call, std::span<const HostTensor> inputs,
       for (int64_t column = 0; column < to[2]; ++column, out += channels) {
         const Between c = BilinearPosition(call.attrs, column, scale_x, from[2]);
         auto pixel = [&](int64_t iy, int64_t ix) { return &x[size_t(((n * from[1] + iy) * from[2] + ix) * channels)]; };
-        const float *p00 = pixel(r.low, c.low), *p01 = pixel(r.low, c.high), *p10 = pixel(r.high, c.low), *p11 = pixel(r.high, c.high);
+        const float *p00 = pixel(r.low, c.low), *p01 = pixel(r.low, c.high), *p10 = pixel(r.high, c.low),
+                    *p11 = pixel(r.high, c.high);
         for (int64_t i = 0; i < channels; ++i) {
-          out[i] = float((p00[i] * (1 - c.share) + p01[i] * c.share) * (1 - r.share) + (p10[i] * (1 - c.share) + p11[i] * c.share) * r.share);
+          out[i] = float((p00[i] * (1 - c.share) + p01[i] * c.share) * (1 - r.share) +
+                         (p10[i] * (1 - c.share) + p11[i] * c.share) * r.share);
         }
       }
     }

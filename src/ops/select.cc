@@ -36,14 +36,11 @@ Status Reference(const OpCall&, std::span<const HostTensor> inputs, std::span<Ho
 }
 
 Result<ValueMap> MakeValueMap(const OpCall& call, int chained) {
-  if (chained == 0) {
-    return Unsupported("Operator select cannot be melted into the node that computes its condition.");
-  }
+  if (chained == 0) { return Unsupported("Operator select cannot be melted into the node that computes its condition."); }
   ValueMap map;
-  map.text = chained == 1 ? "fn apply(a : V, condition : V, b : V) -> V { return select(b, a, condition != V(0)); }"
-                          : "fn apply(b : V, condition : V, a : V) -> V { return select(b, a, condition != V(0)); }";
-  const DType dtype = call.inputs[1].type.dtype;
-  map.value = map.result = dtype == DType::kBool ? dtype : InFlightType(dtype);
+  map.text = chained == 1 ? "fn apply(a : V, condition : U, b : V) -> V { return select(b, a, condition != U(0)); }"
+                          : "fn apply(b : V, condition : U, a : V) -> V { return select(b, a, condition != U(0)); }";
+  map.value = map.result = InFlightType(call.inputs[1].type.dtype);
   return map;
 }
 

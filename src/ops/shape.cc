@@ -8,7 +8,8 @@ namespace {
 
 const char* const kShapeNames[] = {"SHAPE"};
 const char* const kRangeNames[] = {"RANGE"};
-const AttrField kShapeAttrs[] = {{"out_type", std::string("i32"), "Type of the result: i32 or i64 (a name, or a TensorType number)."}};
+const AttrField kShapeAttrs[] = {
+    {"out_type", std::string("i32"), "Type of the result: i32 or i64 (a name, or a TensorType number)."}};
 
 InferredTypes InferShape(const OpCall& call) {
   RETURN_IF_ERROR(ExpectInputs(call, "shape", 1, 1));
@@ -28,7 +29,8 @@ InferredTypes InferRange(const OpCall& call) {
   double values[3];
   for (size_t i = 0; i < 3; ++i) {
     const OperandInfo& input = call.inputs[i];
-    if (input.constant == nullptr) return Unsupported("Operator range has an input ", i, " that is only known at run time; only constants are supported.");
+    if (input.constant == nullptr)
+      return Unsupported("Operator range has an input ", i, " that is only known at run time; only constants are supported.");
     if (input.constant->element_count() != 1 || input.type.dtype != call.inputs[0].type.dtype) {
       return Invalid("Operator range has input ", i, " ", input.type.ToString(), "; it takes three numbers of one type.");
     }

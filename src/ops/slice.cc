@@ -23,7 +23,8 @@ Result<Window> SliceWindow(const OpCall& call) {
   ASSIGN_OR_RETURN(std::vector<int64_t> size, ConstantInts(call, "slice", 2, "size"));
   const Shape& from = InputShape(call, 0);
   if (int(begin.size()) != from.rank() || int(size.size()) != from.rank()) {
-    return Invalid("Operator slice has ", begin.size(), " begins and ", size.size(), " sizes for an input of shape ", from.ToString(), ".");
+    return Invalid("Operator slice has ", begin.size(), " begins and ", size.size(), " sizes for an input of shape ",
+                   from.ToString(), ".");
   }
   Window window = WholeWindow(from);
   for (int axis = 0; axis < from.rank(); ++axis) {
@@ -80,12 +81,14 @@ Result<Window> StridedSliceWindow(const OpCall& call) {
       continue;
     }
     const int64_t extent = from[axis], stride = step[i];
-    if (stride == 0 || std::abs(stride) > INT32_MAX) return Invalid("Operator strided_slice has stride ", stride, " on axis ", axis, ".");
+    if (stride == 0 || std::abs(stride) > INT32_MAX)
+      return Invalid("Operator strided_slice has stride ", stride, " on axis ", axis, ".");
     auto from_end = [&](int64_t index) { return index < 0 ? index + extent : index; };
     if (is_set("shrink_axis_mask", i)) {
       const int64_t index = from_end(begin[i]);
       if (index < 0 || index >= extent) {
-        return Invalid("Operator strided_slice takes index ", begin[i], " of axis ", axis, " of ", from.ToString(), ", which is outside.");
+        return Invalid("Operator strided_slice takes index ", begin[i], " of axis ", axis, " of ", from.ToString(),
+                       ", which is outside.");
       }
       window.start[size_t(axis)] = index;
       ++axis;
@@ -93,7 +96,8 @@ Result<Window> StridedSliceWindow(const OpCall& call) {
     }
     // Where indices may stand: one beyond the last element in the direction of the walk.
     const int64_t lowest = stride > 0 ? 0 : -1, highest = stride > 0 ? extent : extent - 1;
-    const int64_t first = is_set("begin_mask", i) ? (stride > 0 ? 0 : extent - 1) : std::clamp(from_end(begin[i]), lowest, highest);
+    const int64_t first =
+        is_set("begin_mask", i) ? (stride > 0 ? 0 : extent - 1) : std::clamp(from_end(begin[i]), lowest, highest);
     const int64_t given_end = call.attrs.GetBool("offset") ? first + end[i] : from_end(end[i]);
     const int64_t beyond = is_set("end_mask", i) ? (stride > 0 ? extent : -1) : std::clamp(given_end, lowest, highest);
     const int64_t distance = stride > 0 ? beyond - first : first - beyond;

@@ -19,13 +19,15 @@ Result<Blocks> ReadBlocks(const OpCall& call, const char* op) {
   ASSIGN_OR_RETURN(std::vector<int64_t> around, ConstantInts(call, op, 2, "paddings or crops"));
   const int rank = InputShape(call, 0).rank();
   if (block.empty() || int(block.size()) >= rank || around.size() != 2 * block.size()) {
-    return Invalid("Operator ", op, " has a block shape of ", block.size(), " and ", around.size(), " paddings or crops for an input of shape ",
-                   InputShape(call, 0).ToString(), ".");
+    return Invalid("Operator ", op, " has a block shape of ", block.size(), " and ", around.size(),
+                   " paddings or crops for an input of shape ", InputShape(call, 0).ToString(), ".");
   }
   Blocks blocks;
   for (size_t i = 0; i < block.size(); ++i) {
-    if (block[i] < 1 || block[i] > 65536 || around[2 * i] < 0 || around[2 * i + 1] < 0 || around[2 * i] > INT32_MAX || around[2 * i + 1] > INT32_MAX) {
-      return Invalid("Operator ", op, " has block size ", block[i], " and padding or crop ", around[2 * i], ", ", around[2 * i + 1], ".");
+    if (block[i] < 1 || block[i] > 65536 || around[2 * i] < 0 || around[2 * i + 1] < 0 || around[2 * i] > INT32_MAX ||
+        around[2 * i + 1] > INT32_MAX) {
+      return Invalid("Operator ", op, " has block size ", block[i], " and padding or crop ", around[2 * i], ", ",
+                     around[2 * i + 1], ".");
     }
     blocks.block.push_back(block[i]);
     blocks.before.push_back(around[2 * i]);
@@ -42,7 +44,8 @@ InferredTypes InferSpaceToBatch(const OpCall& call) {
   for (size_t i = 0; i < blocks.block.size(); ++i) {
     const int64_t padded = extents[i + 1] + blocks.before[i] + blocks.after[i];
     if (padded % blocks.block[i] != 0) {
-      return Invalid("Operator space_to_batch_nd has the padded extent ", padded, " on axis ", i + 1, ", no multiple of its block size ", blocks.block[i], ".");
+      return Invalid("Operator space_to_batch_nd has the padded extent ", padded, " on axis ", i + 1,
+                     ", no multiple of its block size ", blocks.block[i], ".");
     }
     extents[i + 1] = padded / blocks.block[i];
   }
@@ -132,7 +135,8 @@ Result<Movement> SpaceToBatchMovement(const OpCall& call) {
       movement.map.coords.push_back(IndexExpr::Axis(axis));
       continue;
     }
-    const IndexExpr at = IndexExpr::Axis(axis) * IndexExpr::Const(blocks.block[i]) + in_block[i] - IndexExpr::Const(blocks.before[i]);
+    const IndexExpr at =
+        IndexExpr::Axis(axis) * IndexExpr::Const(blocks.block[i]) + in_block[i] - IndexExpr::Const(blocks.before[i]);
     movement.map.coords.push_back(at);
     auto require = [&](IndexExpr condition) {
       movement.map.inside = movement.map.inside ? And(*movement.map.inside, condition) : condition;

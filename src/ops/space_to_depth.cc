@@ -22,7 +22,8 @@ InferredTypes InferSpaceToDepth(const OpCall& call) {
   ASSIGN_OR_RETURN(int64_t block, BlockSize(call, "space_to_depth"));
   const Shape& x = InputShape(call, 0);
   if (x[1] % block != 0 || x[2] % block != 0) {
-    return Invalid("Operator space_to_depth has an input of shape ", x.ToString(), ", whose height and width are no multiples of ", block, ".");
+    return Invalid("Operator space_to_depth has an input of shape ", x.ToString(),
+                   ", whose height and width are no multiples of ", block, ".");
   }
   ASSIGN_OR_RETURN(Shape shape, ShapeFrom({x[0], x[1] / block, x[2] / block, x[3] * block * block}, "space_to_depth"));
   return std::vector<TensorType>{{call.inputs[0].type.dtype, shape}};
@@ -32,7 +33,8 @@ InferredTypes InferDepthToSpace(const OpCall& call) {
   ASSIGN_OR_RETURN(int64_t block, BlockSize(call, "depth_to_space"));
   const Shape& x = InputShape(call, 0);
   if (x[3] % (block * block) != 0) {
-    return Invalid("Operator depth_to_space has an input of shape ", x.ToString(), ", whose channels are no multiple of ", block, " squared.");
+    return Invalid("Operator depth_to_space has an input of shape ", x.ToString(), ", whose channels are no multiple of ",
+                   block, " squared.");
   }
   ASSIGN_OR_RETURN(Shape shape, ShapeFrom({x[0], x[1] * block, x[2] * block, x[3] / (block * block)}, "depth_to_space"));
   return std::vector<TensorType>{{call.inputs[0].type.dtype, shape}};
@@ -45,7 +47,8 @@ void CopyBlocks(const OpCall& call, const HostTensor& from, HostTensor& to, bool
   const int64_t height = space[1] / block, width = space[2] / block, channels = space[3];
   const Shape blocks{space[0], height, width, block, block, channels};
   const Strides in_depth = RowMajorStrides(blocks);
-  const Strides in_space{space[1] * space[2] * channels, block * space[2] * channels, block * channels, space[2] * channels, channels, 1};
+  const Strides in_space{
+      space[1] * space[2] * channels, block * space[2] * channels, block * channels, space[2] * channels, channels, 1};
   CopyStrided(from, 0, to_depth ? in_space : in_depth, to, 0, to_depth ? in_depth : in_space, blocks);
 }
 
@@ -60,9 +63,10 @@ Result<Movement> SpaceToDepthMovement(const OpCall& call) {
 Result<Movement> DepthToSpaceMovement(const OpCall& call) {
   const int64_t block = call.attrs.GetInt("block_size", 1), channels = call.outputs[0].shape[3];
   const IndexExpr row = IndexExpr::Axis(1), column = IndexExpr::Axis(2);
-  return Movement{.map = {.coords = {IndexExpr::Axis(0), Div(row, block), Div(column, block),
-                                     (Mod(row, block) * IndexExpr::Const(block) + Mod(column, block)) * IndexExpr::Const(channels) +
-                                         IndexExpr::Axis(3)}}};
+  return Movement{
+      .map = {.coords = {IndexExpr::Axis(0), Div(row, block), Div(column, block),
+                         (Mod(row, block) * IndexExpr::Const(block) + Mod(column, block)) * IndexExpr::Const(channels) +
+                             IndexExpr::Axis(3)}}};
 }
 
 }  // namespace

@@ -10,7 +10,8 @@ const char* const kSplitNames[] = {"SPLIT"};
 const char* const kSplitVNames[] = {"SPLIT_V"};
 const char* const kUnpackNames[] = {"UNPACK"};
 const AttrField kSplitAttrs[] = {{"num_splits", int64_t{1}, "Number of equal parts."}};
-const AttrField kUnpackAttrs[] = {{"axis", int64_t{0}, "The axis to cut."}, {"num", int64_t{0}, "Its extent; 0: whatever it is."}};
+const AttrField kUnpackAttrs[] = {{"axis", int64_t{0}, "The axis to cut."},
+                                  {"num", int64_t{0}, "Its extent; 0: whatever it is."}};
 
 Result<int> ConstantAxis(const OpCall& call, const char* op, size_t input, int rank) {
   ASSIGN_OR_RETURN(std::vector<int64_t> axes, ConstantInts(call, op, input, "axis"));
@@ -38,7 +39,8 @@ Result<std::vector<Window>> SplitWindows(const OpCall& call) {
   ASSIGN_OR_RETURN(int axis, ConstantAxis(call, "split", 0, from.rank()));
   const int64_t parts = call.attrs.GetInt("num_splits", 1);
   if (parts < 1 || from[axis] % parts != 0) {
-    return Invalid("Operator split cuts axis ", axis, " of ", from.ToString(), " into ", parts, " parts; its extent must be a multiple.");
+    return Invalid("Operator split cuts axis ", axis, " of ", from.ToString(), " into ", parts,
+                   " parts; its extent must be a multiple.");
   }
   return CutAxis(from, axis, std::vector<int64_t>(size_t(parts), from[axis] / parts));
 }
@@ -62,7 +64,8 @@ Result<std::vector<Window>> SplitVWindows(const OpCall& call) {
   }
   if (open != nullptr) *open = std::max<int64_t>(from[axis] - known, 0), known += *open;
   if (known != from[axis]) {
-    return Invalid("Operator split_v has the sizes [", Join(sizes, ", "), "], whose sum is not the extent of axis ", axis, " of ", from.ToString(), ".");
+    return Invalid("Operator split_v has the sizes [", Join(sizes, ", "), "], whose sum is not the extent of axis ", axis,
+                   " of ", from.ToString(), ".");
   }
   return CutAxis(from, axis, sizes);
 }
@@ -107,7 +110,8 @@ Result<OpPlan> PlanCopies(const KernelRequest& request) {
   OpPlan plan;
   for (size_t i = 0; i < windows.size(); ++i) {
     const Movement movement = WindowMovement(windows[i], source);
-    AddCopy(plan, request, {.input = source, .input_map = movement.map, .output = int(i), .shape = windows[i].shape});
+    RETURN_IF_ERROR(
+        AddCopy(plan, request, {.input = source, .input_map = movement.map, .output = int(i), .shape = windows[i].shape}));
   }
   return plan;
 }

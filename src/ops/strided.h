@@ -61,8 +61,8 @@ void ForEachOffset(const Shape& extents, const std::array<Strides, N>& strides, 
 }
 
 // Copies a strided block of elements between tensors of one dtype (whole bytes). Starts and strides in elements.
-inline void CopyStrided(const HostTensor& from, int64_t from_start, const Strides& from_strides, HostTensor& to, int64_t to_start,
-                        const Strides& to_strides, const Shape& extents) {
+inline void CopyStrided(const HostTensor& from, int64_t from_start, const Strides& from_strides, HostTensor& to,
+                        int64_t to_start, const Strides& to_strides, const Shape& extents) {
   const std::byte* source = from.bytes().data();
   std::byte* target = to.mutable_bytes().data();
   auto copy = [&]<class T>(T) {

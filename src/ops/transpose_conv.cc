@@ -25,7 +25,7 @@ constexpr Form kMediaPipe = {"transpose_conv_bias", 0, 1, 2};
 
 struct Geometry {
   int64_t padding = 0, stride_h = 1, stride_w = 1;
-  int64_t height = 0, width = 0;         // of the output
+  int64_t height = 0, width = 0;  // of the output
   int64_t before_y = 0, before_x = 0;
 };
 
@@ -38,15 +38,18 @@ int64_t Before(int64_t output, int64_t kernel, int64_t stride, int64_t padding) 
 
 template <const Form& form>
 Result<Geometry> MakeGeometry(const OpCall& call) {
-  Geometry g{.padding = call.attrs.GetInt("padding", kPaddingValid), .stride_h = call.attrs.GetInt("stride_h", 1),
+  Geometry g{.padding = call.attrs.GetInt("padding", kPaddingValid),
+             .stride_h = call.attrs.GetInt("stride_h", 1),
              .stride_w = call.attrs.GetInt("stride_w", 1)};
-  // MediaPipe writes the options as TfLiteTransposeConvParams: padding (0 unknown, 1 same, 2 valid), stride_width, stride_height.
+  // MediaPipe writes the options as TfLiteTransposeConvParams: padding (0 unknown, 1 same, 2 valid), stride_width,
+  // stride_height.
   if (form.x == 0 && !call.attrs.Has("stride_h") && call.custom_options.size() >= 12) {
     int32_t raw[3];
     std::memcpy(raw, call.custom_options.data(), sizeof raw);
     g = {.padding = raw[0] == 1 ? kPaddingSame : kPaddingValid, .stride_h = raw[2], .stride_w = raw[1]};
   }
-  if (g.stride_h < 1 || g.stride_w < 1 || g.stride_h > 4096 || g.stride_w > 4096 || (g.padding != kPaddingSame && g.padding != kPaddingValid)) {
+  if (g.stride_h < 1 || g.stride_w < 1 || g.stride_h > 4096 || g.stride_w > 4096 ||
+      (g.padding != kPaddingSame && g.padding != kPaddingValid)) {
     return Invalid("Operator ", form.op, " has padding ", g.padding, " and strides ", g.stride_h, ", ", g.stride_w,
                    "; padding is 0 (same) or 1 (valid), strides are at least 1.");
   }
@@ -57,8 +60,8 @@ Result<Geometry> MakeGeometry(const OpCall& call) {
   } else {
     ASSIGN_OR_RETURN(std::vector<int64_t> extents, ConstantInts(call, form.op, 0, "output shape"));
     if (extents.size() != 4 || extents[0] != x[0] || extents[3] != w[0] || extents[1] < 0 || extents[2] < 0) {
-      return Invalid("Operator ", form.op, " has the output shape [", Join(extents, ", "), "] for an input of shape ", x.ToString(),
-                     " and weights of shape ", w.ToString(), ".");
+      return Invalid("Operator ", form.op, " has the output shape [", Join(extents, ", "), "] for an input of shape ",
+                     x.ToString(), " and weights of shape ", w.ToString(), ".");
     }
     g.height = extents[1];
     g.width = extents[2];
@@ -104,7 +107,8 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
       for (int64_t ix = 0; ix < shape[2]; ++ix) {
         const float* from = &x[size_t(((n * shape[1] + iy) * shape[2] + ix) * channels)];
         for (int64_t tap = 0; tap < taps; ++tap) {
-          const int64_t row = iy * g.stride_h + tap / w_shape[2] - g.before_y, column = ix * g.stride_w + tap % w_shape[2] - g.before_x;
+          const int64_t row = iy * g.stride_h + tap / w_shape[2] - g.before_y,
+                        column = ix * g.stride_w + tap % w_shape[2] - g.before_x;
           if (row < 0 || row >= g.height || column < 0 || column >= g.width) continue;
           double* to = &y[size_t(((n * g.height + row) * g.width + column) * outs)];
           for (int64_t i = 0; i < channels; ++i) {
@@ -128,7 +132,10 @@ const AttrField kAttrs[] = {{"padding", int64_t{kPaddingValid}, "0: same, 1: val
 
 extern const OpDef op_transpose_conv = {
     .name = "transpose_conv", .attrs = kAttrs, .infer = Infer<kTflite>, .reference = Reference<kTflite>, .tflite = kNames};
-extern const OpDef op_transpose_conv_bias = {
-    .name = "transpose_conv_bias", .attrs = kAttrs, .infer = Infer<kMediaPipe>, .reference = Reference<kMediaPipe>, .tflite = kMediaPipeNames};
+extern const OpDef op_transpose_conv_bias = {.name = "transpose_conv_bias",
+                                             .attrs = kAttrs,
+                                             .infer = Infer<kMediaPipe>,
+                                             .reference = Reference<kMediaPipe>,
+                                             .tflite = kMediaPipeNames};
 
 }  // namespace leeway

@@ -1,4 +1,5 @@
-// Functions of one number, element by element. Each runs as a value map: melted into its producer, or as a copy that applies it.
+// Functions of one number, element by element. Each runs as a value map: melted into its producer, or as a copy that applies
+// it.
 #include <cmath>
 
 #include "ops/elementwise.h"
@@ -20,7 +21,9 @@ constexpr UnaryRule kNeg = {.name = "neg",
                             .zero_to_zero = true};
 constexpr UnaryRule kSign = {.name = "sign",
                              .tflite = "SIGN",
-                             .on_floats = [](double a, double) { return a > 0 ? 1.0 : a < 0 ? -1.0 : a; },
+                             .on_floats = [](double a, double) { return a > 0   ? 1.0
+                                                                        : a < 0 ? -1.0
+                                                                                : a; },
                              .on_integers = [](int64_t a) { return int64_t(a > 0) - int64_t(a < 0); },
                              .text = "return sign(a);",
                              .zero_to_zero = true};
@@ -38,23 +41,17 @@ constexpr UnaryRule kSquare = {.name = "square",
                                .on_floats = [](double a, double) { return a * a; },
                                .text = "return a * a;",
                                .zero_to_zero = true};
-constexpr UnaryRule kExp = {.name = "exp",
-                            .tflite = "EXP",
-                            .on_floats = [](double a, double) { return std::exp(a); },
-                            .text = "return exp(a);"};
-constexpr UnaryRule kLog = {.name = "log",
-                            .tflite = "LOG",
-                            .on_floats = [](double a, double) { return std::log(a); },
-                            .text = "return log(a);"};
+constexpr UnaryRule kExp = {
+    .name = "exp", .tflite = "EXP", .on_floats = [](double a, double) { return std::exp(a); }, .text = "return exp(a);"};
+constexpr UnaryRule kLog = {
+    .name = "log", .tflite = "LOG", .on_floats = [](double a, double) { return std::log(a); }, .text = "return log(a);"};
 constexpr UnaryRule kSin = {.name = "sin",
                             .tflite = "SIN",
                             .on_floats = [](double a, double) { return std::sin(a); },
                             .text = "return sin(a);",
                             .zero_to_zero = true};
-constexpr UnaryRule kCos = {.name = "cos",
-                            .tflite = "COS",
-                            .on_floats = [](double a, double) { return std::cos(a); },
-                            .text = "return cos(a);"};
+constexpr UnaryRule kCos = {
+    .name = "cos", .tflite = "COS", .on_floats = [](double a, double) { return std::cos(a); }, .text = "return cos(a);"};
 constexpr UnaryRule kFloor = {.name = "floor",
                               .tflite = "FLOOR",
                               .on_floats = [](double a, double) { return std::floor(a); },

@@ -10,7 +10,8 @@ Status ExpectBias(const OpCall& call, const char* op, size_t i, int64_t count) {
   if (!HasInput(call, i)) return {};
   RETURN_IF_ERROR(ExpectFloat(call, op, i));
   if (InputShape(call, i).element_count() != count) {
-    return Invalid("Operator ", op, " has a bias of shape ", InputShape(call, i).ToString(), "; it takes ", count, " elements.");
+    return Invalid("Operator ", op, " has a bias of shape ", InputShape(call, i).ToString(), "; it takes ", count,
+                   " elements.");
   }
   return {};
 }
@@ -38,7 +39,8 @@ void AddWeights(OpPlan& plan, KernelDispatch& dispatch, const KernelRequest& req
   if (operand.constant != nullptr) {
     argument.kind = TensorArgument::Kind::kPlan;
     argument.index = int(plan.tensors.size());
-    plan.tensors.push_back({.type = {request.prefer_f16 ? DType::kF16 : DType::kF32, shape}, .constant_input = input, .map = std::move(map)});
+    plan.tensors.push_back(
+        {.type = {request.prefer_f16 ? DType::kF16 : DType::kF32, shape}, .constant_input = input, .map = std::move(map)});
   } else {
     argument.kind = TensorArgument::Kind::kInput;
     argument.index = input;

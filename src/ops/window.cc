@@ -11,7 +11,8 @@ Movement WindowMovement(const Window& window, int source) {
   for (size_t i = 0; i < window.result_axes.size(); ++i) {
     if (window.result_axes[i] < 0) continue;
     const size_t axis = size_t(window.result_axes[i]);
-    movement.map.coords[axis] = IndexExpr::Axis(int(i)) * IndexExpr::Const(window.step[axis]) + IndexExpr::Const(window.start[axis]);
+    movement.map.coords[axis] =
+        IndexExpr::Axis(int(i)) * IndexExpr::Const(window.step[axis]) + IndexExpr::Const(window.start[axis]);
   }
   return movement;
 }
@@ -22,7 +23,8 @@ void CopyWindow(const Window& window, const HostTensor& from, HostTensor& to) {
   for (size_t axis = 0; axis < window.start.size(); ++axis) start += window.start[axis] * own[axis];
   Strides strides{};
   for (size_t i = 0; i < window.result_axes.size(); ++i) {
-    if (window.result_axes[i] >= 0) strides[i] = own[size_t(window.result_axes[i])] * window.step[size_t(window.result_axes[i])];
+    if (window.result_axes[i] >= 0)
+      strides[i] = own[size_t(window.result_axes[i])] * window.step[size_t(window.result_axes[i])];
   }
   CopyStrided(from, start, strides, to, 0, RowMajorStrides(to.shape()), to.shape());
 }
