@@ -4,6 +4,7 @@
 // Threads: a Device may be used from one thread at a time.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -27,6 +28,7 @@ struct DeviceInfo {
   bool is_software = false;
   uint64_t memory_bytes = 0;  // 0: not told
   uint64_t max_buffer_bytes = 0;
+  uint32_t buffer_offset_alignment = 256;  // of BindingResource::offset_bytes
   bool timestamps = false;
   shader::Target target;  // language, features (after known-answer tests), limits
   std::vector<KnownAnswer> known_answers;
@@ -59,16 +61,22 @@ struct TextureSpec {
   std::array<uint32_t, 3> extent{};
 };
 
+// What one binding of a kernel gets: a range of a buffer, or a texture. Within one dispatch a buffer that is bound for writing
+// must not be bound for reading too, not even another range of it, and written ranges must not overlap (WebGPU's rule, which
+// Record checks for every API). The Recording keeps the GPU objects alive, not the Buffer and Texture values.
 struct BindingResource {
   Buffer* buffer = nullptr;
-  uint64_t offset_bytes = 0, size_bytes = 0;  // offset: a multiple of 256
+  // offset: a multiple of DeviceInfo::buffer_offset_alignment; size 0: to the end of the buffer.
+  uint64_t offset_bytes = 0, size_bytes = 0;
   Texture* texture = nullptr;
+  // Of a buffer that the kernel reads as an image (Storage::kImageBuffer): kF32, kF16, kI32 or kU32, four channels a texel.
+  DType texel_dtype = DType::kF32;
 };
 
 struct Dispatch {
   const Pipeline* pipeline = nullptr;
   std::vector<BindingResource> bindings;  // as KernelText::bindings; params are left empty
-  uint32_t workgroups[3] = {1, 1, 1};
+  uint32_t workgroups[3] = {1, 1, 1};     // one of them 0: nothing runs
   std::string label;
   // Bytes of the step parameters that go to KernelText::params: offset of this kernel's block in what Submit gets.
   uint32_t params_offset_bytes = 0;
@@ -79,7 +87,7 @@ struct SubmitOptions {
   bool timestamps = false;  // per-dispatch times, see Device::ReadTimestamps
 };
 
-struct ReadRequest {
+struct ReadRequest {  // offset and size: multiples of 4
   Buffer* buffer = nullptr;
   uint64_t offset_bytes = 0, size_bytes = 0;
 };
@@ -106,7 +114,7 @@ class Device {
   // Nanoseconds per dispatch of the last submission with timestamps that is done; empty where the device has none.
   virtual std::vector<uint64_t> ReadTimestamps(Recording& recording) = 0;
 
-  // In order with submissions. The bytes are copied before Write returns.
+  // In order with submissions. The bytes are copied before Write returns. Offset and size are multiples of 4.
   virtual Status Write(Buffer& buffer, uint64_t offset_bytes, std::span<const std::byte> bytes) = 0;
   virtual Status WriteTexture(Texture& texture, std::span<const std::byte> texels) = 0;
   // After everything submitted before. `done` gets the bytes of all requests, in order, or the error; it runs inside Poll or
@@ -114,6 +122,13 @@ class Device {
   using ReadDone = std::function<void(Result<std::vector<std::span<const std::byte>>>)>;
   virtual Result<EventPtr> Read(std::vector<ReadRequest> requests, ReadDone done) = 0;
   virtual Result<EventPtr> ReadTexture(Texture& texture, ReadDone done) = 0;
+  // Submit and Read in one go to the driver; the event is done when the bytes are there.
+  virtual Result<EventPtr> SubmitAndRead(Recording& recording, const SubmitOptions& options, std::vector<ReadRequest> requests,
+                                         ReadDone done) {
+    ASSIGN_OR_RETURN(EventPtr submitted, Submit(recording, options));
+    (void)submitted;
+    return Read(std::move(requests), std::move(done));
+  }
 
   // Runs continuations that are due; never blocks.
   virtual void Poll() = 0;

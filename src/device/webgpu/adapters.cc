@@ -1,0 +1,288 @@
+#include "device/webgpu/adapters.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <vector>
+
+#include "base/strings.h"
+#include "device/backend.h"
+#include "device/webgpu/dawn_extensions.h"
+#include "device/webgpu/webgpu_device.h"
+
+namespace leeway::webgpu {
+namespace {
+
+// The Vulkan loader reads this when an instance is made. Setting it is not safe beside threads that read the environment, so it
+// happens only where a caller asks for all devices or for one by name.
+class ManifestScope {
+ public:
+  explicit ManifestScope(const std::string& manifest) : active_(!manifest.empty()) {
+    if (!active_) return;
+    for (size_t i = 0; i < std::size(kNames); ++i) {
+      if (const char* old = std::getenv(kNames[i])) old_[i] = old, had_[i] = true;
+      unsetenv(kNames[i]);
+    }
+    setenv(kNames[0], manifest.c_str(), 1);
+  }
+  ~ManifestScope() {
+    if (!active_) return;
+    for (size_t i = 0; i < std::size(kNames); ++i) {
+      unsetenv(kNames[i]);
+      if (had_[i]) setenv(kNames[i], old_[i].c_str(), 1);
+    }
+  }
+
+ private:
+  static constexpr const char* kNames[] = {"VK_ICD_FILENAMES", "VK_DRIVER_FILES"};
+  bool active_;
+  std::string old_[2];
+  bool had_[2] = {};
+};
+
+Result<OwnedInstance> MakeInstance() {
+  const Api& api = GetApi().value();
+  const WGPUInstanceFeatureName wanted = WGPUInstanceFeatureName_TimedWaitAny;
+  WGPUInstanceDescriptor descriptor = WGPU_INSTANCE_DESCRIPTOR_INIT;
+  descriptor.requiredFeatureCount = 1;
+  descriptor.requiredFeatures = &wanted;
+  OwnedInstance instance(api.CreateInstance(&descriptor));
+  if (!instance) return Error{Code::kUnsupported, StrCat("The WebGPU library ", api.path, " makes no instance.")};
+  return instance;
+}
+
+Result<OwnedAdapter> RequestAdapter(WGPUInstance instance, WGPUPowerPreference preference, const WGPUChainedStruct* chain) {
+  const Api& api = GetApi().value();
+  struct Answer {
+    WGPUAdapter adapter = nullptr;
+    std::string message;
+    bool done = false;
+  } answer;
+  WGPURequestAdapterOptions options = WGPU_REQUEST_ADAPTER_OPTIONS_INIT;
+  options.nextInChain = const_cast<WGPUChainedStruct*>(chain);
+  options.powerPreference = preference;
+  WGPURequestAdapterCallbackInfo callback = WGPU_REQUEST_ADAPTER_CALLBACK_INFO_INIT;
+  callback.mode = WGPUCallbackMode_AllowProcessEvents;
+  callback.userdata1 = &answer;
+  callback.callback = [](WGPURequestAdapterStatus, WGPUAdapter adapter, WGPUStringView message, void* user, void*) {
+    *static_cast<Answer*>(user) = {adapter, Text(message), true};
+  };
+  api.InstanceRequestAdapter(instance, &options, callback);
+  PumpUntil(instance, answer.done);
+  if (!answer.adapter) return Error{Code::kNotFound, StrCat("WebGPU offers no adapter: ", answer.message, ".")};
+  return OwnedAdapter(answer.adapter);
+}
+
+AdapterDescription DescribeAdapter(WGPUAdapter adapter) {
+  const Api& api = GetApi().value();
+  WGPUAdapterInfo info = WGPU_ADAPTER_INFO_INIT;
+  api.AdapterGetInfo(adapter, &info);
+  AdapterDescription out;
+  out.vendor = Text(info.vendor);
+  out.architecture = Text(info.architecture);
+  out.device = Text(info.device);
+  out.description = Text(info.description);
+  out.type = info.adapterType;
+  out.vendor_id = info.vendorID;
+  out.device_id = info.deviceID;
+  out.subgroup_min = info.subgroupMinSize;
+  out.subgroup_max = info.subgroupMaxSize;
+  api.AdapterInfoFreeMembers(info);
+  return out;
+}
+
+struct DeviceAnswer {
+  WGPUDevice device = nullptr;
+  std::string message;
+  bool done = false;
+};
+
+DeviceAnswer RequestDevice(WGPUInstance instance, WGPUAdapter adapter, const WGPUDeviceDescriptor& descriptor) {
+  const Api& api = GetApi().value();
+  DeviceAnswer answer;
+  WGPURequestDeviceCallbackInfo callback = WGPU_REQUEST_DEVICE_CALLBACK_INFO_INIT;
+  callback.mode = WGPUCallbackMode_AllowProcessEvents;
+  callback.userdata1 = &answer;
+  callback.callback = [](WGPURequestDeviceStatus, WGPUDevice device, WGPUStringView message, void* user, void*) {
+    *static_cast<DeviceAnswer*>(user) = {device, Text(message), true};
+  };
+  api.AdapterRequestDevice(adapter, &descriptor, callback);
+  PumpUntil(instance, answer.done);
+  return answer;
+}
+
+bool IsSet(const char* name) {
+  const char* value = std::getenv(name);
+  return value && *value && std::strcmp(value, "0") != 0;
+}
+
+// Folders in which the Vulkan loader looks for drivers, and software drivers that lie elsewhere.
+std::vector<std::string> ManifestFiles() {
+  std::vector<std::string> files;
+  for (const char* name : {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"}) {  // the loader prefers the first
+    const char* list = std::getenv(name);
+    if (!list || !*list) continue;
+    std::string rest = list;
+    for (size_t at; !rest.empty(); rest = at == std::string::npos ? "" : rest.substr(at + 1)) {
+      at = rest.find(':');
+      if (std::string file = rest.substr(0, at); !file.empty()) files.push_back(file);
+    }
+    return files;  // who names drivers wants no others
+  }
+  std::error_code ignored;
+  for (const char* folder : {"/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/usr/share/vulkan/icd.d"}) {
+    std::set<std::string> sorted;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+      if (entry.path().extension() == ".json") sorted.insert(entry.path().string());
+    }
+    files.insert(files.end(), sorted.begin(), sorted.end());
+  }
+  if (const char* swiftshader = "/usr/lib/chromium/vk_swiftshader_icd.json"; std::filesystem::exists(swiftshader, ignored)) {
+    files.push_back(swiftshader);
+  }
+  return files;
+}
+
+}  // namespace
+
+Status CheckDawnExtension(WGPUInstance instance, WGPUAdapter adapter, WGPUSType type, const char* name) {
+  // Chained where no structure belongs, so that the library complains and names it. No device is made.
+  WGPUChainedStruct misplaced = {nullptr, type};
+  WGPULimits limits = WGPU_LIMITS_INIT;
+  limits.nextInChain = &misplaced;
+  WGPUDeviceDescriptor descriptor = WGPU_DEVICE_DESCRIPTOR_INIT;
+  descriptor.requiredLimits = &limits;
+  DeviceAnswer answer = RequestDevice(instance, adapter, descriptor);
+  OwnedDevice unexpected(answer.device);
+  const size_t at = answer.message.find(name);
+  const char after = at == std::string::npos ? 'x' : answer.message.c_str()[at + std::strlen(name)];
+  if (unexpected || std::isalnum(static_cast<unsigned char>(after))) {
+    return Error{Code::kUnsupported, StrCat("The WebGPU library does not mean ", name, " by the number (", unsigned(type),
+                                            "); it says: ", answer.message)};
+  }
+  return {};
+}
+
+Result<AdapterDescription> Describe(const AdapterRequest& request) {
+  ManifestScope scope(request.manifest);
+  ASSIGN_OR_RETURN(OwnedInstance instance, MakeInstance());
+  ASSIGN_OR_RETURN(OwnedAdapter adapter, RequestAdapter(instance.get(), request.preference, nullptr));
+  return DescribeAdapter(adapter.get());
+}
+
+Result<Opened> OpenAdapter(const AdapterRequest& request, const OpenOptions& options) {
+  const Api& api = GetApi().value();
+  Opened out;
+  out.core = std::make_shared<Core>();
+  Core& core = *out.core;
+  {
+    ManifestScope scope(request.manifest);
+    ASSIGN_OR_RETURN(core.instance, MakeInstance());
+    ASSIGN_OR_RETURN(core.adapter, RequestAdapter(core.instance.get(), request.preference, nullptr));
+  }
+
+  // Dawn's toggles of a performance build. The browser has none of them, so LEEWAY_WEBGPU_SAFE leaves them off.
+  out.robust = IsSet("LEEWAY_WEBGPU_SAFE");
+  std::vector<const char*> on = {"vulkan_enable_f16_on_nvidia"}, off;
+  if (!out.robust) {
+    on.insert(on.end(), {"allow_unsafe_apis", "disable_robustness", "disable_workgroup_init",
+                         "disable_polyfills_on_integer_div_and_mod"});
+    off.push_back("timestamp_quantization");
+  }
+  DawnTogglesDescriptor toggles = {{nullptr, kDawnToggles.type}, on.size(), on.data(), off.size(), off.data()};
+  const WGPUChainedStruct* chain = nullptr;
+  if (Status known = CheckDawnExtension(core.instance.get(), core.adapter.get(), kDawnToggles.type, kDawnToggles.name);
+      known.ok()) {
+    chain = &toggles.chain;
+    ASSIGN_OR_RETURN(core.adapter, RequestAdapter(core.instance.get(), request.preference, chain));
+  } else {
+    out.robust = true;
+    if (options.log) options.log(StrCat("Dawn's toggles are left alone: ", known.error().message));
+  }
+  out.description = DescribeAdapter(core.adapter.get());
+
+  WGPULimits limits = WGPU_LIMITS_INIT;
+  if (!options.minimal_limits) {
+    api.AdapterGetLimits(core.adapter.get(), &limits);
+    limits.nextInChain = nullptr;
+  }
+  std::vector<WGPUFeatureName> features;
+  auto want = [&](WGPUFeatureName feature, bool allowed) {
+    const bool has = allowed && api.AdapterHasFeature(core.adapter.get(), feature);
+    if (has) features.push_back(feature);
+    return has;
+  };
+  out.f16 = want(WGPUFeatureName_ShaderF16, !options.no_f16);
+  out.subgroups = want(WGPUFeatureName_Subgroups, !options.no_subgroups);
+  out.timestamps = want(WGPUFeatureName_TimestampQuery, true);
+
+  WGPUDeviceDescriptor descriptor = WGPU_DEVICE_DESCRIPTOR_INIT;
+  descriptor.nextInChain = const_cast<WGPUChainedStruct*>(chain);
+  descriptor.label = View("leeway");
+  descriptor.requiredLimits = options.minimal_limits ? nullptr : &limits;
+  descriptor.requiredFeatures = features.data();
+  descriptor.requiredFeatureCount = features.size();
+  descriptor.uncapturedErrorCallbackInfo.userdata1 = &core.errors;
+  descriptor.uncapturedErrorCallbackInfo.callback = [](const WGPUDevice*, WGPUErrorType type, WGPUStringView message,
+                                                       void* user, void*) {
+    const Code code = type == WGPUErrorType_OutOfMemory  ? Code::kOutOfMemory
+                      : type == WGPUErrorType_Validation ? Code::kInvalidArgument
+                                                         : Code::kInternal;
+    static_cast<ErrorState*>(user)->Report(code, StrCat("WebGPU: ", Text(message)));
+  };
+  descriptor.deviceLostCallbackInfo.mode = WGPUCallbackMode_AllowSpontaneous;
+  descriptor.deviceLostCallbackInfo.userdata1 = &core.errors;
+  descriptor.deviceLostCallbackInfo.callback = [](const WGPUDevice*, WGPUDeviceLostReason, WGPUStringView message, void* user,
+                                                  void*) {
+    static_cast<ErrorState*>(user)->Lose(StrCat("The device is lost: ", Text(message)));
+  };
+  DeviceAnswer answer = RequestDevice(core.instance.get(), core.adapter.get(), descriptor);
+  if (!answer.device) {
+    return Error{Code::kUnsupported, StrCat("WebGPU opens no device on \"", out.description.device, "\": ", answer.message)};
+  }
+  core.device = OwnedDevice(answer.device);
+  core.queue = OwnedQueue(api.DeviceGetQueue(answer.device));
+  out.limits = WGPU_LIMITS_INIT;
+  api.DeviceGetLimits(answer.device, &out.limits);
+  if (api.InstanceHasWGSLLanguageFeature) {
+    out.packed_dot =
+        api.InstanceHasWGSLLanguageFeature(core.instance.get(), WGPUWGSLLanguageFeatureName_Packed4x8IntegerDotProduct);
+    out.immediates = !options.minimal_limits && api.ComputePassEncoderSetImmediates &&
+                     out.limits.maxImmediateSize >= kImmediateBytes &&
+                     api.InstanceHasWGSLLanguageFeature(core.instance.get(), kImmediateAddressSpace);
+  }
+  return out;
+}
+
+Result<Enumeration> Enumerate(bool thorough) {
+  const Result<Api>& api = GetApi();
+  if (!api.ok()) return api.error();
+  Enumeration out;
+  out.message = StrCat("loaded ", api->path, "; Vulkan drivers are those of the system, or of VK_ICD_FILENAMES if that is set");
+  std::set<std::string> seen;
+  auto add = [&](const AdapterRequest& request) {
+    Result<AdapterDescription> description = Describe(request);
+    if (!description.ok()) return;
+    const AdapterDescription& d = *description;
+    if (!seen.insert(StrCat(d.vendor_id, "/", d.device_id, "/", d.device, "/", d.description)).second) return;
+    Candidate candidate;
+    candidate.name = d.device;
+    candidate.driver = d.description;
+    candidate.vendor = d.vendor;
+    candidate.aliases = StrCat(d.architecture, " ", request.manifest, d.device.starts_with("llvmpipe") ? " lavapipe" : "");
+    candidate.is_software = d.type == WGPUAdapterType_CPU;
+    candidate.open = [request](const OpenOptions& options) { return OpenWebGpuDevice(request, options); };
+    out.candidates.push_back(std::move(candidate));
+  };
+  add({"", WGPUPowerPreference_HighPerformance});
+  if (!thorough) return out;
+  add({"", WGPUPowerPreference_LowPower});
+  for (const std::string& manifest : ManifestFiles()) {
+    add({manifest, WGPUPowerPreference_HighPerformance});
+    add({manifest, WGPUPowerPreference_LowPower});
+  }
+  return out;
+}
+
+}  // namespace leeway::webgpu
