@@ -1,0 +1,109 @@
+// The launch plan: a graph turned into a fixed list of dispatches over placed tensors, with every kernel's text, every byte of
+// memory and every border between GPU and CPU decided. It is made on paper, from what the device says about itself;
+// device_plan.h makes the objects.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "device/device.h"
+#include "graph/graph.h"
+#include "leeway/leeway.h"
+#include "ops/assemble.h"
+#include "runtime/memory_plan.h"
+#include "runtime/placement.h"
+#include "runtime/select.h"
+
+namespace leeway {
+
+struct PlanOptions {
+  SelectOptions select;
+  std::string variant;
+  std::vector<std::string> excluded_nodes;
+  bool reuse_memory = true;
+  bool require_gpu = false;
+  // True: every value stays readable after a run (no reuse); for checks.
+  bool keep_values = false;
+  // How many pieces of work were done, of how many; false cancels. May be null.
+  std::function<bool(int done, int total)> progress;
+};
+
+// A tensor that has device memory.
+struct PlanResource {
+  enum class Kind : uint8_t { kActivation, kScratch, kConstant, kInput, kOutput, kKernelScratch };
+  Kind kind = Kind::kActivation;
+  std::string name;
+  ValueId value = kNoValue;  // kActivation, kInput, kOutput
+  Placement placement;       // not of kKernelScratch
+  uint64_t size_bytes = 0;
+  // kConstant: element c of the placed tensor is constant[map(c)].
+  std::shared_ptr<const HostTensor> constant;
+  CoordMap map;
+  // Where it is: a part of a buffer, or a texture.
+  int buffer = -1;
+  uint64_t offset_bytes = 0;
+  int texture = -1;
+  int first = 0, last = 0;  // positions in a run
+};
+
+struct PlanBuffer {
+  uint64_t size_bytes = 0;
+  std::string label;
+  bool zeroed = false;  // kernel scratch
+};
+struct PlanTexture {
+  TextureSpec spec;
+  std::string label;
+};
+
+struct PlanDispatch {
+  int node = 0;
+  int kernel = 0;  // index in LaunchPlan::kernels
+  struct Binding {
+    int resource = -1;
+    int part = 0;
+  };
+  std::vector<Binding> bindings;  // as KernelText::bindings; no resource: params
+  DispatchInfo info;
+  // What the kernel was made from, so that it can be made again for another target.
+  std::string_view kernel_text;
+  std::string kernel_name;
+  shader::Specialization specialization;
+};
+
+struct PlanStep {
+  bool on_gpu = true;
+  // On the GPU: dispatches [first, last), cut into submissions that begin at these dispatches.
+  int first_dispatch = 0, last_dispatch = 0;
+  std::vector<int> submissions;
+  // On the CPU: nodes, what has to come from the device before (resources), and what goes there afterwards.
+  std::vector<int> nodes;
+  std::vector<int> downloads, uploads;
+};
+
+struct LaunchPlan {
+  Graph graph;
+  std::vector<shader::KernelText> kernels;  // each text once
+  std::vector<PlanDispatch> dispatches;
+  std::vector<PlanResource> resources;
+  std::vector<int> value_resource;  // by ValueId; -1: none on the device
+  std::vector<PlanBuffer> buffers;
+  std::vector<PlanTexture> textures;
+  std::vector<PlanStep> steps;
+  PlacementReport placement;
+  MemoryReport memory;
+  // What the memory planner was asked and said, for drawings.
+  std::vector<MemoryItem> activation_items;
+  MemoryPlan activation_plan;
+  int input_buffer = -1;  // holds all inputs that are in buffers
+};
+
+// `device` null: everything on the CPU.
+Result<LaunchPlan> MakePlan(Graph graph, const DeviceInfo* device, const PlanOptions& options, ThreadPool& pool);
+
+// The plan for people.
+std::string PlanToText(const LaunchPlan& plan);
+
+}  // namespace leeway
