@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <set>
 #include <vector>
 
@@ -47,6 +49,12 @@ Result<OwnedInstance> MakeInstance() {
   WGPUInstanceDescriptor descriptor = WGPU_INSTANCE_DESCRIPTOR_INIT;
   descriptor.requiredFeatureCount = 1;
   descriptor.requiredFeatures = &wanted;
+  // Dawn's remarks about drivers would go to stderr; what matters of them comes back as errors.
+  DawnInstanceDescriptor dawn;
+  if (MakeDawnInstanceDescriptor(
+          dawn, [](uint32_t, WGPUStringView, void*, void*) {}, nullptr)) {
+    descriptor.nextInChain = &dawn.chain;
+  }
   OwnedInstance instance(api.CreateInstance(&descriptor));
   if (!instance) return Error{Code::kUnsupported, StrCat("The WebGPU library ", api.path, " makes no instance.")};
   return instance;
@@ -255,32 +263,62 @@ Result<Opened> OpenAdapter(const AdapterRequest& request, const OpenOptions& opt
   return out;
 }
 
+namespace {
+
+struct FoundAdapter {
+  AdapterRequest request;
+  AdapterDescription description;
+};
+
+// Looking at all drivers takes a quarter of a second, and they do not change while a program runs, unless it changes the
+// environment.
+const std::vector<FoundAdapter>& FindAdapters(bool thorough) {
+  static std::mutex mutex;
+  static std::map<std::string, std::vector<FoundAdapter>> known;
+  std::string key = thorough ? "all" : "first";
+  for (const char* name : {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"}) {
+    const char* value = std::getenv(name);
+    key += StrCat("\n", value ? value : "");
+  }
+  std::lock_guard lock(mutex);
+  const auto [entry, is_new] = known.try_emplace(key);
+  if (!is_new) return entry->second;
+  std::set<std::string> seen;
+  auto add = [&](const AdapterRequest& request) {
+    Result<AdapterDescription> found = Describe(request);
+    if (!found.ok()) return;
+    if (!seen.insert(StrCat(found->vendor_id, "/", found->device_id, "/", found->device, "/", found->description)).second)
+      return;
+    entry->second.push_back({request, *found});
+  };
+  add({"", WGPUPowerPreference_HighPerformance});
+  if (!thorough) return entry->second;
+  add({"", WGPUPowerPreference_LowPower});
+  for (const std::string& manifest : ManifestFiles()) {
+    add({manifest, WGPUPowerPreference_HighPerformance});
+    add({manifest, WGPUPowerPreference_LowPower});
+  }
+  return entry->second;
+}
+
+}  // namespace
+
 Result<Enumeration> Enumerate(bool thorough) {
   const Result<Api>& api = GetApi();
   if (!api.ok()) return api.error();
   Enumeration out;
   out.message = StrCat("loaded ", api->path, "; Vulkan drivers are those of the system, or of VK_ICD_FILENAMES if that is set");
-  std::set<std::string> seen;
-  auto add = [&](const AdapterRequest& request) {
-    Result<AdapterDescription> description = Describe(request);
-    if (!description.ok()) return;
-    const AdapterDescription& d = *description;
-    if (!seen.insert(StrCat(d.vendor_id, "/", d.device_id, "/", d.device, "/", d.description)).second) return;
+  for (const FoundAdapter& found : FindAdapters(thorough)) {
+    const AdapterDescription& d = found.description;
     Candidate candidate;
     candidate.name = d.device;
     candidate.driver = d.description;
     candidate.vendor = d.vendor;
-    candidate.aliases = StrCat(d.architecture, " ", request.manifest, d.device.starts_with("llvmpipe") ? " lavapipe" : "");
+    candidate.aliases =
+        StrCat(d.architecture, " ", found.request.manifest, d.device.starts_with("llvmpipe") ? " lavapipe" : "");
     candidate.is_software = d.type == WGPUAdapterType_CPU;
-    candidate.open = [request](const OpenOptions& options) { return OpenWebGpuDevice(request, options); };
+    candidate.open = [request = found.request](const OpenOptions& options) { return OpenWebGpuDevice(request, options); };
     out.candidates.push_back(std::move(candidate));
-  };
-  add({"", WGPUPowerPreference_HighPerformance});
-  if (!thorough) return out;
-  add({"", WGPUPowerPreference_LowPower});
-  for (const std::string& manifest : ManifestFiles()) {
-    add({manifest, WGPUPowerPreference_HighPerformance});
-    add({manifest, WGPUPowerPreference_LowPower});
   }
   return out;
 }

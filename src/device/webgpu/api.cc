@@ -38,6 +38,8 @@ Result<Api> Load() {
 #define LEEWAY_LOAD(name) api.name = reinterpret_cast<decltype(api.name)>(library.Symbol("wgpu" #name));
   LEEWAY_WEBGPU_OPTIONAL_FUNCTIONS(LEEWAY_LOAD)
 #undef LEEWAY_LOAD
+  api.ConstructDawnInstanceDescriptor = reinterpret_cast<decltype(api.ConstructDawnInstanceDescriptor)>(
+      library.Symbol("_ZN4dawn6native22DawnInstanceDescriptorC1Ev"));
   return api;
 }
 

@@ -38,6 +38,8 @@ struct Api {
   LEEWAY_WEBGPU_FUNCTIONS(LEEWAY_POINTER)
   LEEWAY_WEBGPU_OPTIONAL_FUNCTIONS(LEEWAY_POINTER)
 #undef LEEWAY_POINTER
+  // Dawn's alone: fills a DawnInstanceDescriptor (dawn_extensions.h) with its defaults.
+  void (*ConstructDawnInstanceDescriptor)(void*) = nullptr;
   std::string path;  // of the library
 };
 

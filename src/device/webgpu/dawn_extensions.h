@@ -23,10 +23,33 @@ struct DawnTogglesDescriptor {
 };
 inline constexpr DawnExtension kDawnToggles = {static_cast<WGPUSType>(0x0005000A), "DawnTogglesDescriptor"};
 
+// What Dawn takes at the making of an instance: here, where its messages go. Not in any header for C; the library's own
+// constructor fills it, and it is used only if that writes exactly the bytes that this layout expects
+// (MakeDawnInstanceDescriptor).
+struct DawnInstanceDescriptor {
+  WGPUChainedStruct chain;
+  uint32_t additionalRuntimeSearchPathsCount;
+  const char* const* additionalRuntimeSearchPaths;
+  void* platform;
+  uint32_t backendValidationLevel;
+  bool beginCaptureOnStartup;
+  struct {
+    WGPUChainedStruct* nextInChain;
+    void (*callback)(uint32_t type, WGPUStringView message, void* userdata1, void* userdata2);
+    void* userdata1;
+    void* userdata2;
+  } loggingCallbackInfo;
+};
+inline constexpr DawnExtension kDawnInstance = {static_cast<WGPUSType>(0x00050006), "DawnInstanceDescriptor"};
+
+// With `log` in it; false if the library has another layout or none, and then its messages go to stderr.
+bool MakeDawnInstanceDescriptor(DawnInstanceDescriptor& descriptor, void (*log)(uint32_t, WGPUStringView, void*, void*),
+                                void* user);
+
 // Language features that are in Dawn's header and not yet in the standard one.
 inline constexpr auto kImmediateAddressSpace = static_cast<WGPUWGSLLanguageFeatureName>(0x0000000B);
 
 // All that the test compares with the library.
-inline constexpr DawnExtension kDawnExtensions[] = {kDawnToggles};
+inline constexpr DawnExtension kDawnExtensions[] = {kDawnToggles, kDawnInstance};
 
 }  // namespace leeway::webgpu
