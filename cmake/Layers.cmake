@@ -1,10 +1,10 @@
 # leeway_layer(NAME LAYERS...): the sources of src/NAME as the object library leeway_NAME, and its tests (*_test.cc beside the
-# sources) as one program NAME_test that links the layers below. Files are found by name; nothing is listed.
+# sources, with helpers of theirs in *_test_WORD.cc) as one program NAME_test that links the layers below. Files are found by name; nothing is listed.
 function(leeway_layer name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "src/${name}/*.cc")
   set(tests ${sources})
-  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|_main)\\.cc$")
-  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "(_test|_test_[a-z]+|_fuzz|_main)\\.cc$")
+  list(FILTER tests INCLUDE REGEX "(_test|_test_[a-z]+)\\.cc$")
   if(sources)
     add_library(leeway_${name} STATIC ${sources})
   else()

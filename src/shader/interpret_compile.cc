@@ -489,7 +489,9 @@ class Compiler {
       for (TensorNode& operand : map.operands) RETURN_IF_ERROR(CompileMaps(operand, scalar, vector));
       for (bool is_vector : {false, true}) {
         if (!(is_vector ? vector : scalar)) continue;
-        ASSIGN_OR_RETURN(Module functions, InstantiateValueMap(*map.map, is_vector, "apply_map", TypicalTarget(Language::kWgsl),
+        Target target;  // nothing elementwise depends on it but f16
+        target.f16 = true;
+        ASSIGN_OR_RETURN(Module functions, InstantiateValueMap(*map.map, is_vector, "apply_map", target,
                                                                StrCat(module_->name, ", value map ", k, " of ", node.name)));
         map_modules_.push_back(std::make_unique<Module>(std::move(functions)));
         program_.sources.push_back(StrCat("value map ", k, " of ", node.name, " in ", module_->name, ".kernel"));

@@ -155,7 +155,6 @@ class Machine {
         for (uint32_t x = 0; x < workgroups_[0]; ++x) {
           workgroup_[0] = x, workgroup_[1] = y, workgroup_[2] = z;
           first_step_ = shared_step_ = storage_step_ = ++last_step_;
-          group_failed_ = false;
           if (!p_.needs_all_invocations) {
             for (uint32_t i = 0; i < invocations_ && !full_; ++i) {
               Start(group[0], i, 0);
@@ -225,7 +224,6 @@ class Machine {
 
   // One fault per kind and place in the kernel; many invocations usually make the same mistake.
   void Report(int32_t pc, uint32_t invocation, const char* kind, const std::string& message) {
-    group_failed_ = true;
     const Location at = p_.locations[size_t(pc)];
     const uint32_t source = p_.source_of[size_t(pc)];
     if (full_ || !reported_.insert({source, at.line, at.column, kind}).second) return;
@@ -354,7 +352,8 @@ class Machine {
     }
     if (waiting == nullptr) return false;
     if (other != nullptr) {
-      if (group_failed_) return false;  // a consequence of what is reported already
+      // Where an invocation has failed this is a consequence of what is reported already.
+      if (std::any_of(group.begin(), group.end(), [](const Invocation& i) { return i.state == State::kFailed; })) return false;
       const bool barrier = waiting->state == State::kAtBarrier;
       std::string where = "is at the end of the kernel";
       if (other->state != State::kDone) {
@@ -810,7 +809,7 @@ class Machine {
   std::vector<std::vector<Shadow>> shadows_;
   // Steps number the stretches between barriers, over all workgroups; those of a workgroup begin at first_step_.
   uint32_t last_step_ = 0, first_step_ = 0, shared_step_ = 0, storage_step_ = 0;
-  bool group_failed_ = false, full_ = false;
+  bool full_ = false;
   std::set<std::tuple<uint32_t, uint32_t, uint32_t, std::string>> reported_;
   InterpretResult result_;
 };
@@ -873,7 +872,7 @@ void Machine::Execute(Invocation& invocation) {
     switch (i.op) {
       case Op::kMove: Lanes1(r, i, [](uint32_t a) { return a; }); break;
       case Op::kCopy: std::memmove(r + i.dst, r + i.a, size_t(i.c) * 4); break;
-      case Op::kZero: std::fill_n(r + i.dst, i.c, 0u); break;
+      case Op::kZero: std::fill_n(r + i.dst, uint32_t(i.c), 0u); break;
       case Op::kCopyFrom: std::memmove(r + i.dst, r + i.a + int32_t(r[i.b]), size_t(i.c) * 4); break;
       case Op::kCopyTo: std::memmove(r + i.dst + int32_t(r[i.b]), r + i.a, size_t(i.c) * 4); break;
       case Op::kSwizzle: {

@@ -1,0 +1,136 @@
+// Runs rows of table tests on the interpreter, before and after lowering, and prints their kernels for every target.
+#include <set>
+
+#include "base/strings.h"
+#include "ops/op_test_plan.h"
+#include "shader/interpret.h"
+
+namespace leeway::op_test {
+
+namespace {
+
+using shader::Language;
+using shader::Target;
+
+enum class Stage { kBound, kLowered };
+
+// Runs one dispatch of the plan. What the kernel does wrong is a GoogleTest failure.
+Status RunDispatch(TestPlan& test, size_t index, Stage stage, const Target& target) {
+  const KernelDispatch& dispatch = test.plan.dispatches[index];
+  const AssembledDispatch& assembled = test.dispatches[index];
+  ASSIGN_OR_RETURN(shader::Module module, shader::Parse(dispatch.kernel_text, dispatch.kernel_name));
+  ASSIGN_OR_RETURN(shader::BoundKernel bound, shader::Bind(module, assembled.specialization, target));
+  shader::InterpretMemory memory;
+  memory.placements = shader::PlacementsOf(assembled.specialization.tensors);
+  for (const auto& [name, source] : assembled.sources) memory.tensors[name] = test.Find(source).bytes;
+  shader::InterpretOptions options;
+  options.subgroup_size = target.subgroup_min > 0 ? target.subgroup_min : 4;
+  auto run = [&]() -> Result<shader::InterpretResult> {
+    if (stage == Stage::kBound) return shader::Interpret(bound, dispatch.workgroups, memory, options);
+    return Error{Code::kUnsupported, "lowering"};
+  };
+  ASSIGN_OR_RETURN(shader::InterpretResult result, run());
+  for (const shader::Fault& fault : result.faults) ADD_FAILURE() << fault.message;
+  return {};
+}
+
+// True if any kernel of the plan uses subgroup functions, so that other sizes are worth a run.
+bool UsesSubgroups(const TestPlan& test, const Target& target) {
+  for (size_t i = 0; i < test.dispatches.size(); ++i) {
+    const KernelDispatch& dispatch = test.plan.dispatches[i];
+    auto module = shader::Parse(dispatch.kernel_text, dispatch.kernel_name);
+    if (!module.ok()) continue;
+    auto bound = shader::Bind(*module, test.dispatches[i].specialization, target);
+    if (bound.ok() && bound->uses_subgroups) return true;
+  }
+  return false;
+}
+
+void RunConfig(const PreparedRow& row, const KernelVariant& variant, const TestConfig& config, const Target& target) {
+  auto test = PlanRow(row, variant, config, target);
+  if (!test.ok()) {
+    if (config.may_be_unsupported() && test.error().code == Code::kUnsupported) return;
+    ADD_FAILURE() << "variant " << variant.name << ", " << config.name << ": " << test.error().message;
+    return;
+  }
+  for (Stage stage : {Stage::kBound}) {
+    SCOPED_TRACE(StrCat((*test)->label, stage == Stage::kBound ? ", before lowering" : ", after lowering", ", ",
+                        target.is_software ? "software target" : "target", target.f16 ? " with f16" : " without f16",
+                        target.subgroups ? StrCat(" and subgroups of ", target.subgroup_min) : std::string()));
+    (*test)->ClearOutputs();
+    for (size_t i = 0; i < (*test)->dispatches.size(); ++i) {
+      const Status status = RunDispatch(**test, i, stage, target);
+      if (status.ok()) continue;
+      if (config.may_be_unsupported() && status.error().code == Code::kUnsupported) return;
+      ADD_FAILURE() << status.error().message;
+      return;
+    }
+    EXPECT_EQ((*test)->CheckOutputs(), "");
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+Target InterpretedTarget(uint32_t subgroup_size) {
+  Target target;
+  target.f16 = true;
+  target.subgroups = subgroup_size > 0;
+  target.subgroup_min = target.subgroup_max = subgroup_size;
+  target.max_storage_buffers = 32;  // so that tensors can be in parts
+  return target;
+}
+
+void RunRow(const std::string& op_name, const OpTestRow& op_row) {
+  const auto row = Prepare(op_name, op_row, false);
+  if (!row) return;
+  SCOPED_TRACE(StrCat(op_name, "/", op_row.name, ", LEEWAY_TEST_SEED=", row->seed));
+  if (op_row.cpu_only) {
+    VariantsFor(*row, InterpretedTarget(4), false);
+    return;
+  }
+  const auto half_row = Prepare(op_name, op_row, true);
+  if (!half_row) return;
+  auto prepared = [&](bool f16) -> const PreparedRow& { return f16 ? *half_row : *row; };
+
+  Target minimal = Target{};
+  Target software = InterpretedTarget(4);
+  software.is_software = true;
+  const Target subgroups = InterpretedTarget(4), wide_subgroups = InterpretedTarget(8);
+  const std::vector<TestConfig> configs = ConfigsFor(*row);
+  std::set<const KernelVariant*> done;
+  for (const KernelVariant* variant : VariantsFor(*row, subgroups, false)) {
+    done.insert(variant);
+    for (const TestConfig& config : configs) {
+      RunConfig(prepared(config.f16), *variant, config, subgroups);
+      if (testing::Test::HasFailure()) return;
+    }
+    auto test = PlanRow(*row, *variant, configs[0], wide_subgroups);
+    if (test.ok() && UsesSubgroups(**test, wide_subgroups)) RunConfig(*row, *variant, configs[0], wide_subgroups);
+  }
+  // Targets that are asked other things, or answer otherwise: the variants they add, and halves without f16 in the language.
+  for (const Target* target : {&minimal, &software}) {
+    for (const KernelVariant* variant : VariantsFor(*row, *target, false)) {
+      const bool is_new = done.insert(variant).second;
+      for (const TestConfig& config : configs) {
+        if (!is_new && !(target == &minimal && config.name == configs.back().name)) continue;
+        if (!is_new && config.may_be_unsupported()) continue;
+        if (target == &minimal && (config.in_parts || config.mixed)) continue;
+        RunConfig(prepared(config.f16), *variant, config, *target);
+        if (testing::Test::HasFailure()) return;
+      }
+      if (target == &minimal) {
+        const TestConfig half{.name = "sliced4 f16", .layout = Layout::kSliced4, .f16 = true, .epilogue = true};
+        RunConfig(*half_row, *variant, half, *target);
+      }
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+const bool kRunnerIsSet = [] {
+  SetRowRunner(RunRow);
+  return true;
+}();
+
+}  // namespace
+
+}  // namespace leeway::op_test
