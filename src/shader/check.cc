@@ -84,7 +84,8 @@ bool Checker::Fail(Location at, std::string_view message) {
 
 bool Checker::DeclareNames() {
   auto declare = [this](const std::string& name, GlobalKind kind, size_t index, Location at) {
-    if (FindBuiltin(name) || WhyNotBuiltin(name)) {
+    // Constants may: they are literals where they are used, so no text ever holds the name.
+    if (kind != GlobalKind::kConst && FindBuiltin(name)) {
       return Fail(at, StrCat("`", name, "` is a builtin function; no declaration can take its name"));
     }
     if (FindPreludeFunction(name) || IsPreludeInstanceName(name)) {
@@ -311,6 +312,9 @@ bool Checker::EvaluateConst(const ConstDecl& decl, ConstState& state) {
     if (!Resolve(state.type, decl.at)) return false;
     if (!IsConstructible(state.type, false) || state.type.kind == Type::Kind::kStruct) {
       return Fail(decl.at, StrCat("a const cannot be a ", state.type.ToString()));
+    }
+    if (!state.type.IsScalar() && FindBuiltin(decl.name)) {
+      return Fail(decl.at, StrCat("`", decl.name, "` is a builtin function; only a scalar const can take its name"));
     }
   }
   const ConstValue* bound = nullptr;

@@ -573,7 +573,9 @@ class Parser {
       if (!Arguments(expr->args)) return nullptr;
       return expr;
     }
-    if (IsReservedWord(token.text)) return FailExpected("an expression");
+    if (IsReservedWord(token.text)) {
+      return Fail(token.at, StrCat("expected an expression, found the reserved word `", token.text, "`"));
+    }
     Take();
     // A struct or alias constructor looks like a call; the checker knows which it is.
     ExprPtr expr = MakeExpr(IsPunct(Punct("(")) ? ExprKind::kCall : ExprKind::kName, token.at);

@@ -329,6 +329,8 @@ class Analysis {
       case StmtKind::kWhile:
       case StmtKind::kLoop: return Loop(stmt, frame, flow);
       case StmtKind::kBreak:
+        if (!frame.break_leaves_switch) frame.loop_flow = Join(frame.loop_flow, flow);
+        return flow;
       case StmtKind::kContinue: frame.loop_flow = Join(frame.loop_flow, flow); return flow;
       case StmtKind::kBreakIf:
         frame.loop_flow = Join(frame.loop_flow, Join(flow, Value(*stmt.value, frame, flow)));
