@@ -205,8 +205,9 @@ std::string Compare(const HostTensor& got, const HostTensor& want, const Toleran
     const double g = got.Get(i), w = want.Get(i);
     if (std::isnan(g) && std::isnan(w)) continue;
     if (g == w) continue;
+    // Between a number and NaN or infinity the difference is not a number or infinite: never allowed.
     const double difference = std::fabs(g - w), allowed = tolerance.absolute + tolerance.relative * std::fabs(w);
-    if (difference <= allowed) continue;
+    if (std::isfinite(difference) && difference <= allowed) continue;
     ++wrong;
     const double excess = std::isfinite(difference) ? difference - allowed : INFINITY;
     if (worst < 0 || excess > worst_excess) {
@@ -232,6 +233,34 @@ Registration::Registration(const char* op_name, const char* file, int line, std:
     testing::RegisterTest("Kernels", name.c_str(), nullptr, nullptr, file, line,
                           [op = std::string(op_name), row = &row]() -> testing::Test* { return new RowTest(op, row); });
   }
+}
+
+// ---- Tests of the comparison itself: a table test is worth what it notices ---------------------------------------------
+
+TEST(OpTest, CompareNamesTheWorstElement) {
+  const HostTensor want = HostTensor::FromF32({2, 2}, std::vector<float>{1, 2, 3, 4});
+  const HostTensor got = HostTensor::FromF32({2, 2}, std::vector<float>{1, 2.5f, 3.25f, 4});
+  EXPECT_EQ(Compare(want, want, {}), "");
+  EXPECT_EQ(Compare(got, want, {0.5, 0}), "");
+  const std::string text = Compare(got, want, {0.125, 0});
+  EXPECT_NE(text.find("2 of 4 elements differ; the worst at [0, 1]: got 2.5, expected 2"), std::string::npos) << text;
+}
+
+TEST(OpTest, CompareTakesNoNanAndNoInfinityForANumber) {
+  const HostTensor want = HostTensor::FromF32({1}, std::vector<float>{1});
+  for (float wrong : {NAN, INFINITY, -INFINITY}) {
+    const HostTensor got = HostTensor::FromF32({1}, std::vector<float>{wrong});
+    EXPECT_NE(Compare(got, want, {1e30, 1}), "");
+    EXPECT_NE(Compare(want, got, {1e30, 1}), "");
+    EXPECT_EQ(Compare(got, got, {}), "");
+  }
+}
+
+TEST(OpTest, IntegersMustBeEqual) {
+  const OpTestRow row{.name = "row", .tolerance = 1};
+  const HostTensor want = HostTensor::FromI32({1}, std::vector<int32_t>{1000});
+  const HostTensor got = HostTensor::FromI32({1}, std::vector<int32_t>{1001});
+  EXPECT_NE(Compare(got, want, RowTolerance(row, want, true)), "");
 }
 
 }  // namespace leeway::op_test
