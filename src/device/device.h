@@ -30,6 +30,8 @@ struct DeviceInfo {
   uint64_t max_buffer_bytes = 0;
   uint32_t buffer_offset_alignment = 256;  // of BindingResource::offset_bytes
   bool timestamps = false;
+  // The driver keeps compiled programs between processes by itself: asking for binaries gains nothing there.
+  bool driver_caches_programs = false;
   shader::Target target;  // language, features (after known-answer tests), limits
   std::vector<KnownAnswer> known_answers;
   std::vector<std::string> quirks;  // rows of the quirk table in force

@@ -50,11 +50,10 @@ struct QuirkRow {
   void (*apply)(DeviceInfo& info);
 };
 constexpr QuirkRow kQuirks[] = {
-    // PoCL 3.1 unrolls a work-group into one loop per region between barriers. Beyond 256 invocations that costs compile time
-    // and
-    // stack and gains nothing; `leeway bench` with larger groups shows whether it still does.
-    {"pocl_small_work_groups", "opencl", "", "portable computing language",
-     [](DeviceInfo& info) { info.target.max_invocations = std::min(info.target.max_invocations, 256u); }},
+    // PoCL 3.1 keeps programs and kernels compiled for a work-group size in ~/.cache/pocl. Asking it for a program's binary
+    // compiles every kernel once more, for no work-group size in particular (120 ms each, as long as the build).
+    {"pocl_caches_programs", "opencl", "", "portable computing language",
+     [](DeviceInfo& info) { info.driver_caches_programs = true; }},
 };
 
 bool Fits(const char* word, const std::string& text) { return text.find(word) != std::string::npos; }

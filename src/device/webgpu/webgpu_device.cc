@@ -233,6 +233,7 @@ WebGpuDevice::WebGpuDevice(Opened opened, const OpenOptions& options) : core_(st
   info_.max_buffer_bytes = limits.maxBufferSize;
   info_.buffer_offset_alignment = std::max(256u, limits.minStorageBufferOffsetAlignment);
   info_.timestamps = opened.timestamps;
+  info_.driver_caches_programs = true;
   shader::Target& t = info_.target;
   t.language = shader::Language::kWgsl;
   t.f16 = opened.f16;
