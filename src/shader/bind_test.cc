@@ -375,6 +375,8 @@ TEST(Bind, InstantiatesValueMaps) {
             "k value map.kernel:1:4: the value map takes vec4<i32> as its first value, it gets vec4<f32>");
   EXPECT_EQ(error("fn apply(v : V, o : V) -> U { return U(v); }"),
             "k value map.kernel:1:4: the value map gives vec4<u32>, expected is vec4<f32>");
+  EXPECT_EQ(error("fn apply(v : V, o : f32) -> V { return v; }"),
+            "k value map.kernel:1:4: operand 1 of the value map is a f32; write V, F, I, U or B");
   EXPECT_EQ(error("fn other(v : V) -> V { return v; }"), "k value map.kernel:1:1: the value map has no function `apply`");
   EXPECT_EQ(error("fn apply(v : V, o : V) -> V { return unit_sum(v); }"),
             "k value map.kernel:1:38: a value map has no local_invocation_index");

@@ -530,10 +530,14 @@ bool Checker::CheckValueMap(std::string_view name, std::string_view instance, st
     return Fail(source->at, StrCat("the value map takes ", state->parameters.size(), " values, it gets ", parameters.size(),
                                    " (the value in flight and its operands)"));
   }
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    if (i == 0 && !(state->parameters[0] == parameters[0])) {
-      return Fail(source->at, StrCat("the value map takes ", state->parameters[0].ToString(), " as its first value, it gets ",
-                                     parameters[0].ToString()));
+  if (!(state->parameters[0] == parameters[0])) {
+    return Fail(source->at, StrCat("the value map takes ", state->parameters[0].ToString(), " as its first value, it gets ",
+                                   parameters[0].ToString()));
+  }
+  for (size_t i = 1; i < parameters.size(); ++i) {
+    const Type& type = state->parameters[i];
+    if (type.kind != parameters[i].kind || type.rows != parameters[i].rows) {
+      return Fail(source->at, StrCat("operand ", i, " of the value map is a ", type.ToString(), "; write V, F, I, U or B"));
     }
   }
   if (!(state->result == result)) {
