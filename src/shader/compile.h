@@ -100,7 +100,11 @@ struct KernelText {
   uint32_t workgroup_bytes = 0;
   bool uses_f16 = false, uses_subgroups = false;
 };
-Result<KernelText> Print(const LoweredKernel& kernel, const Target& target);
+struct PrintOptions {
+  // Lines of the kernel text in the printed one (#line, in WGSL comments), so that a driver's message leads to the kernel.
+  bool line_numbers = false;
+};
+Result<KernelText> Print(const LoweredKernel& kernel, const Target& target, const PrintOptions& options = {});
 
 // All four steps.
 Result<KernelText> Compile(const Module& module, const Specialization& specialization, const Target& target);
