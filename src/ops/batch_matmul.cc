@@ -1,7 +1,10 @@
 // batch_matmul: y[..., r, c] = sum over i of a[..., r, i] * b[..., i, c]; leading axes are broadcast, either matrix may come
 // transposed (adj_x, adj_y).
+//   direct   one invocation per row and slice of four columns; any shape, any target
 #include <algorithm>
 
+#include "ops/assemble.h"
+#include "ops/dispatch.h"
 #include "ops/strided.h"
 #include "ops/weights.h"
 
@@ -66,8 +69,67 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
   return {};
 }
 
+constexpr std::string_view kDirect = R"(
+tensor a[batch, row, inner] : read;
+weights b[batch, inner, column];
+tensor y[batch, row, column] : write;
+const groups_per_row : u32;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = (group.y * groups_per_row + group.x) * 64u + lane;
+  let slices = (y.column + 3u) / 4u;
+  if (index >= y.batch * y.row * slices) { return; }
+  let slice = index % slices;
+  let row = index / slices % y.row;
+  let batch = index / (slices * y.row);
+  var sum = vec4f(0.0);
+  for (var i = 0u; i < a.inner; i++) { sum += b.load4(batch, i, slice) * a.load(batch, row, i); }
+  y.store4(sum, batch, row, slice);
+}
+)";
+
+// Kernel coordinates [batch, row, column] to those of a matrix of `shape` whose leading axes are broadcast to `batches`.
+Result<CoordMap> MatrixMap(const Shape& shape, const Shape& batches, bool transposed) {
+  const Shape merged{batches.element_count()};
+  ASSIGN_OR_RETURN(CoordMap broadcast, BroadcastMap(Batches(shape), batches));
+  ASSIGN_OR_RETURN(CoordMap map, Compose(ReshapeMap(batches, merged), broadcast));
+  if (map.is_identity() && shape.rank() == 3) map.coords = {IndexExpr::Axis(0)};
+  if (shape.rank() == 2) map.coords.clear();
+  map.coords.push_back(IndexExpr::Axis(transposed ? 2 : 1));
+  map.coords.push_back(IndexExpr::Axis(transposed ? 1 : 2));
+  return map;
+}
+
+Result<OpPlan> PlanDirect(const KernelRequest& request) {
+  const OpCall& call = request.call;
+  const Shape &a = InputShape(call, 0), &b = InputShape(call, 1), &y = call.outputs[0].shape;
+  const bool adj_x = call.attrs.GetBool("adj_x"), adj_y = call.attrs.GetBool("adj_y");
+  OpPlan plan;
+  if (y.element_count() == 0) return plan;
+  const Shape batches = Batches(y);
+  const int64_t count = batches.element_count(), rows = y.at(-2), columns = y.at(-1), inner = a.at(adj_x ? -2 : -1);
+  KernelDispatch dispatch{.kernel_name = "batch_matmul_direct", .kernel_text = kDirect, .stores_result = true};
+  ASSIGN_OR_RETURN(CoordMap a_map, MatrixMap(a, batches, adj_x));
+  ASSIGN_OR_RETURN(CoordMap b_map, MatrixMap(b, batches, adj_y));
+  const Shape results{count, rows, columns};
+  dispatch.tensors = {InputArgument("a", 0, Shape{count, rows, inner}, std::move(a_map)),
+                      OutputArgument("y", 0, results, ReshapeMap(y, results))};
+  AddWeights(plan, dispatch, request, "b", 1, Shape{count, inner, columns}, std::move(b_map));
+  SetLinearGrid(dispatch, request, count * rows * Slices(columns));
+  dispatch.flops = 2.0 * double(y.element_count()) * double(inner);
+  plan.dispatches.push_back(std::move(dispatch));
+  return plan;
+}
+
+constexpr KernelVariant kVariants[] = {
+    {.name = "direct", .what = "one invocation per row and slice of columns", .accepts = AcceptAlways, .plan = PlanDirect},
+};
+constexpr OpKernels kKernels = {.variants = kVariants};
+
 }  // namespace
 
-extern const OpDef op_batch_matmul = {.name = kOp, .attrs = kAttrs, .infer = Infer, .reference = Reference, .tflite = kNames};
+extern const OpDef op_batch_matmul = {
+    .name = kOp, .attrs = kAttrs, .infer = Infer, .reference = Reference, .kernels = &kKernels, .tflite = kNames};
 
 }  // namespace leeway

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ops/conv_shape.h"
+#include "ops/dispatch.h"
 #include "ops/weights.h"
 
 namespace leeway {
@@ -80,8 +81,114 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
   return {};
 }
 
+// ---- direct -----------------------------------------------------------------------------------------------------------
+
+constexpr std::string_view kDirect = R"(
+tensor x[batch, row, column, channel] : read;
+weights w[tap_row, tap_column, input, output];
+weights bias[output];
+tensor y[batch, row, column, channel] : write;
+const groups_per_row : u32;
+const stride_y : i32;
+const stride_x : i32;
+const dilation_y : i32;
+const dilation_x : i32;
+const before_y : i32;
+const before_x : i32;
+const input_slices : u32;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = (group.y * groups_per_row + group.x) * 64u + lane;
+  let slices = (y.channel + 3u) / 4u;
+  let blocks = (y.column + 3u) / 4u;
+  if (index >= y.batch * y.row * blocks * slices) { return; }
+  let slice = index % slices;
+  let column = index / slices % blocks * 4u;
+  let row = index / (slices * blocks) % y.row;
+  let batch = index / (slices * blocks * y.row);
+  let top = i32(row) * stride_y - before_y;
+  let left = i32(column) * stride_x - before_x;
+  var sum0 = bias.load4(slice);
+  var sum1 = sum0;
+  var sum2 = sum0;
+  var sum3 = sum0;
+  for (var ky = 0u; ky < w.tap_row; ky++) {
+    let iy = top + i32(ky) * dilation_y;
+    if (iy < 0 || iy >= i32(x.row)) { continue; }
+    for (var kx = 0u; kx < w.tap_column; kx++) {
+      let ix = left + i32(kx) * dilation_x;
+      for (var s = 0u; s < input_slices; s++) {
+        let w0 = w.load4(ky, kx, 4u * s, slice);
+        let w1 = w.load4(ky, kx, 4u * s + 1u, slice);
+        let w2 = w.load4(ky, kx, 4u * s + 2u, slice);
+        let w3 = w.load4(ky, kx, 4u * s + 3u, slice);
+        let v0 = x.load4_or_zero(batch, iy, ix, s);
+        let v1 = x.load4_or_zero(batch, iy, ix + stride_x, s);
+        let v2 = x.load4_or_zero(batch, iy, ix + 2 * stride_x, s);
+        let v3 = x.load4_or_zero(batch, iy, ix + 3 * stride_x, s);
+        sum0 += w0 * v0.x + w1 * v0.y + w2 * v0.z + w3 * v0.w;
+        sum1 += w0 * v1.x + w1 * v1.y + w2 * v1.z + w3 * v1.w;
+        sum2 += w0 * v2.x + w1 * v2.y + w2 * v2.z + w3 * v2.w;
+        sum3 += w0 * v3.x + w1 * v3.y + w2 * v3.z + w3 * v3.w;
+      }
+    }
+  }
+  y.store4(sum0, batch, row, column, slice);
+  if (column + 1u < y.column) { y.store4(sum1, batch, row, column + 1u, slice); }
+  if (column + 2u < y.column) { y.store4(sum2, batch, row, column + 2u, slice); }
+  if (column + 3u < y.column) { y.store4(sum3, batch, row, column + 3u, slice); }
+}
+)";
+
+// Weights as [tap row, tap column, input channel, output channel], input channels filled up with zeros to whole slices. Groups
+// become zeros between channels of different groups.
+void AddPackedWeights(OpPlan& plan, KernelDispatch& dispatch, const KernelRequest& request) {
+  const Shape &x = InputShape(request.call, 0), &w = InputShape(request.call, 1);
+  const int64_t channels = x[3], per_group = w[3], outs_per_group = w[0] / (channels / per_group);
+  const IndexExpr input = IndexExpr::Axis(2), output = IndexExpr::Axis(3);
+  CoordMap map{.coords = {output, IndexExpr::Axis(0), IndexExpr::Axis(1), Mod(input, per_group)}};
+  if (per_group == channels) {
+    map.coords[3] = input;
+    if (channels % 4 != 0) map.inside = Less(input, IndexExpr::Const(channels));
+  } else {
+    const IndexExpr one = IndexExpr::Const(1), of_input = Div(input, per_group), of_output = Div(output, outs_per_group);
+    map.inside = And(Less(of_input, of_output + one), Less(of_output, of_input + one));
+  }
+  AddWeights(plan, dispatch, request, "w", 1, Shape{w[1], w[2], 4 * Slices(channels), w[0]}, std::move(map));
+}
+
+Result<OpPlan> PlanDirect(const KernelRequest& request) {
+  const OpCall& call = request.call;
+  ASSIGN_OR_RETURN(ConvAxes axes, Windows(call));
+  const Shape &x = InputShape(call, 0), &y = call.outputs[0].shape;
+  OpPlan plan;
+  if (y.element_count() == 0) return plan;
+  KernelDispatch dispatch{.kernel_name = "conv_2d_direct", .kernel_text = kDirect, .stores_result = true};
+  dispatch.tensors = {InputArgument("x", 0), OutputArgument("y", 0)};
+  AddPackedWeights(plan, dispatch, request);
+  AddBias(plan, dispatch, request, "bias", 2, 1, y[3]);
+  dispatch.consts = {{"stride_y", double(axes.y.stride)},     {"stride_x", double(axes.x.stride)},
+                     {"dilation_y", double(axes.y.dilation)}, {"dilation_x", double(axes.x.dilation)},
+                     {"before_y", double(axes.y.before)},     {"before_x", double(axes.x.before)},
+                     {"input_slices", double(Slices(x[3]))}};
+  SetLinearGrid(dispatch, request, y[0] * y[1] * DivideUp(y[2], 4) * Slices(y[3]));
+  dispatch.flops = 2.0 * double(y.element_count()) * double(InputShape(call, 1).element_count()) / double(y[3]);
+  plan.dispatches.push_back(std::move(dispatch));
+  return plan;
+}
+
+constexpr KernelVariant kVariants[] = {
+    {.name = "direct",
+     .what = "one slice of output channels and four pixels per invocation",
+     .accepts = AcceptAlways,
+     .plan = PlanDirect},
+};
+constexpr OpKernels kKernels = {.variants = kVariants};
+
 }  // namespace
 
-extern const OpDef op_conv_2d = {.name = kOp, .attrs = ConvAttrs(), .infer = Infer, .reference = Reference, .tflite = kNames};
+extern const OpDef op_conv_2d = {
+    .name = kOp, .attrs = ConvAttrs(), .infer = Infer, .reference = Reference, .kernels = &kKernels, .tflite = kNames};
 
 }  // namespace leeway

@@ -1,7 +1,10 @@
 // depthwise_conv_2d: output channel o reads input channel o / multiplier only; weights are [1, ky, kx, o].
+//   direct   one invocation per slice of four channels and four neighbouring pixels; any shape, any target
 #include <algorithm>
 
+#include "ops/assemble.h"
 #include "ops/conv_shape.h"
+#include "ops/dispatch.h"
 #include "ops/weights.h"
 
 namespace leeway {
@@ -68,6 +71,94 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
   return {};
 }
 
+constexpr std::string_view kDirect = R"(
+tensor x[batch, row, column, channel] : read;
+weights w[tap_row, tap_column, output];
+weights bias[output];
+tensor y[batch, row, column, channel] : write;
+const groups_per_row : u32;
+const stride_y : i32;
+const stride_x : i32;
+const dilation_y : i32;
+const dilation_x : i32;
+const before_y : i32;
+const before_x : i32;
+const multiplier : u32;
+
+// The inputs of the output channels of a slice.
+fn inputs(batch : u32, iy : i32, ix : i32, slice : u32) -> vec4f {
+  if (multiplier == 1u) {
+    return x.load4_or_zero(batch, iy, ix, slice);
+  } else {
+    return vec4f(x.load_or_zero(batch, iy, ix, 4u * slice / multiplier), x.load_or_zero(batch, iy, ix, (4u * slice + 1u) / multiplier),
+                 x.load_or_zero(batch, iy, ix, (4u * slice + 2u) / multiplier), x.load_or_zero(batch, iy, ix, (4u * slice + 3u) / multiplier));
+  }
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = (group.y * groups_per_row + group.x) * 64u + lane;
+  let slices = (y.channel + 3u) / 4u;
+  let blocks = (y.column + 3u) / 4u;
+  if (index >= y.batch * y.row * blocks * slices) { return; }
+  let slice = index % slices;
+  let column = index / slices % blocks * 4u;
+  let row = index / (slices * blocks) % y.row;
+  let batch = index / (slices * blocks * y.row);
+  let top = i32(row) * stride_y - before_y;
+  let left = i32(column) * stride_x - before_x;
+  var sum0 = bias.load4(slice);
+  var sum1 = sum0;
+  var sum2 = sum0;
+  var sum3 = sum0;
+  for (var ky = 0u; ky < w.tap_row; ky++) {
+    let iy = top + i32(ky) * dilation_y;
+    if (iy < 0 || iy >= i32(x.row)) { continue; }
+    for (var kx = 0u; kx < w.tap_column; kx++) {
+      let ix = left + i32(kx) * dilation_x;
+      let factor = w.load4(ky, kx, slice);
+      sum0 += factor * inputs(batch, iy, ix, slice);
+      sum1 += factor * inputs(batch, iy, ix + stride_x, slice);
+      sum2 += factor * inputs(batch, iy, ix + 2 * stride_x, slice);
+      sum3 += factor * inputs(batch, iy, ix + 3 * stride_x, slice);
+    }
+  }
+  y.store4(sum0, batch, row, column, slice);
+  if (column + 1u < y.column) { y.store4(sum1, batch, row, column + 1u, slice); }
+  if (column + 2u < y.column) { y.store4(sum2, batch, row, column + 2u, slice); }
+  if (column + 3u < y.column) { y.store4(sum3, batch, row, column + 3u, slice); }
+}
+)";
+
+Result<OpPlan> PlanDirect(const KernelRequest& request) {
+  const OpCall& call = request.call;
+  ASSIGN_OR_RETURN(ConvAxes axes, Windows(call));
+  const Shape &x = InputShape(call, 0), &w = InputShape(call, 1), &y = call.outputs[0].shape;
+  OpPlan plan;
+  if (y.element_count() == 0) return plan;
+  KernelDispatch dispatch{.kernel_name = "depthwise_conv_2d_direct", .kernel_text = kDirect, .stores_result = true};
+  dispatch.tensors = {InputArgument("x", 0), OutputArgument("y", 0)};
+  const Shape packed{w[1], w[2], w[3]};
+  AddWeights(plan, dispatch, request, "w", 1, packed, ReshapeMap(w, packed));
+  AddBias(plan, dispatch, request, "bias", 2, 1, y[3]);
+  dispatch.consts = {{"stride_y", double(axes.y.stride)},     {"stride_x", double(axes.x.stride)},
+                     {"dilation_y", double(axes.y.dilation)}, {"dilation_x", double(axes.x.dilation)},
+                     {"before_y", double(axes.y.before)},     {"before_x", double(axes.x.before)},
+                     {"multiplier", double(y[3] / x[3])}};
+  SetLinearGrid(dispatch, request, y[0] * y[1] * DivideUp(y[2], 4) * Slices(y[3]));
+  dispatch.flops = 2.0 * double(y.element_count()) * double(w[1] * w[2]);
+  plan.dispatches.push_back(std::move(dispatch));
+  return plan;
+}
+
+constexpr KernelVariant kVariants[] = {
+    {.name = "direct",
+     .what = "one slice of channels and four pixels per invocation",
+     .accepts = AcceptAlways,
+     .plan = PlanDirect},
+};
+constexpr OpKernels kKernels = {.variants = kVariants};
+
 const std::vector<AttrField>& Attrs() {
   static const std::vector<AttrField> attrs = [] {
     std::vector<AttrField> list(ConvAttrs().begin(), ConvAttrs().end());
@@ -81,6 +172,6 @@ const std::vector<AttrField>& Attrs() {
 }  // namespace
 
 extern const OpDef op_depthwise_conv_2d = {
-    .name = kOp, .attrs = Attrs(), .infer = Infer, .reference = Reference, .tflite = kNames};
+    .name = kOp, .attrs = Attrs(), .infer = Infer, .reference = Reference, .kernels = &kKernels, .tflite = kNames};
 
 }  // namespace leeway

@@ -38,6 +38,13 @@ constexpr std::array<char, A + B - 1> JoinTexts(const char (&declarations)[A], c
   for (size_t i = 0; i < B; ++i) text[A - 1 + i] = body[i];
   return text;
 }
+template <size_t A, size_t B>
+constexpr std::array<char, A + B - 1> JoinTexts(const char (&declarations)[A], const std::array<char, B>& body) {
+  std::array<char, A + B - 1> text{};
+  for (size_t i = 0; i + 1 < A; ++i) text[i] = declarations[i];
+  for (size_t i = 0; i < B; ++i) text[A - 1 + i] = body[i];
+  return text;
+}
 // A kernel text for each type of elements in flight.
 struct TypedText {
   std::string_view f32, i32, u32;

@@ -1,7 +1,10 @@
 // gather: y[batch..., before..., index..., after...] = x[batch..., before..., indices[batch..., index...], after...].
 // embedding_lookup is a gather on axis 0 with its inputs in the other order.
+//   direct   one invocation per slice of four elements after the axis
 #include <algorithm>
 
+#include "ops/assemble.h"
+#include "ops/dispatch.h"
 #include "ops/operands.h"
 #include "ops/strided.h"
 
@@ -96,14 +99,80 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
   return {};
 }
 
+constexpr char kDirect[] = R"(
+tensor indices[batch, index] : read as i32;
+const groups_per_row : u32;
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let number = (group.y * groups_per_row + group.x) * 64u + lane;
+  let slices = (y.after + 3u) / 4u;
+  if (number >= y.batch * y.before * y.index * slices) { return; }
+  let slice = number % slices;
+  let index = number / slices % y.index;
+  let before = number / (slices * y.index) % y.before;
+  let batch = number / (slices * y.index * y.before);
+  // An index outside reads the element at the edge.
+  let chosen = u32(clamp(indices.load(batch, index), 0, i32(x.extent) - 1));
+  y.store4(x.load4(batch, before, chosen, slice), batch, before, index, slice);
+}
+)";
+constexpr auto kF32 = JoinTexts(R"(
+tensor x[batch, before, extent, after] : read as f32;
+tensor y[batch, before, index, after] : write as f32;)",
+                                kDirect);
+constexpr auto kI32 = JoinTexts(R"(
+tensor x[batch, before, extent, after] : read as i32;
+tensor y[batch, before, index, after] : write as i32;)",
+                                kDirect);
+constexpr auto kU32 = JoinTexts(R"(
+tensor x[batch, before, extent, after] : read as u32;
+tensor y[batch, before, index, after] : write as u32;)",
+                                kDirect);
+constexpr TypedText kTexts = {kF32.data(), kI32.data(), kU32.data()};
+
+template <Canonical canonical>
+Result<OpPlan> PlanDirect(const KernelRequest& request) {
+  const OpCall& call = request.call;
+  ASSIGN_OR_RETURN(Gather g, canonical(call));
+  OpPlan plan;
+  if (g.shape.element_count() == 0) return plan;
+  const Shape x{g.batch, g.before, g.extent, g.after}, indices{g.batch, g.index}, y{g.batch, g.before, g.index, g.after};
+  KernelDispatch dispatch{.kernel_name = "gather", .kernel_text = kTexts.For(call.outputs[0].dtype), .stores_result = true};
+  dispatch.tensors = {InputArgument("x", g.x, x, ReshapeMap(InputShape(call, size_t(g.x)), x)),
+                      InputArgument("indices", g.indices, indices, ReshapeMap(InputShape(call, size_t(g.indices)), indices)),
+                      OutputArgument("y", 0, y, ReshapeMap(g.shape, y))};
+  SetLinearGrid(dispatch, request, g.batch * g.before * g.index * Slices(g.after));
+  plan.dispatches.push_back(std::move(dispatch));
+  return plan;
+}
+
+// An empty axis has nothing to choose from.
+template <Canonical canonical>
+bool Accept(const KernelRequest& request) {
+  auto g = canonical(request.call);
+  return g.ok() && (g->extent > 0 || g->shape.element_count() == 0);
+}
+
+template <Canonical canonical>
+constexpr KernelVariant kVariant = {.name = "direct",
+                                    .what = "one invocation per slice after the axis",
+                                    .accepts = Accept<canonical>,
+                                    .plan = PlanDirect<canonical>};
+template <Canonical canonical>
+constexpr OpKernels kKernels = {.variants = {&kVariant<canonical>, 1}};
+
 }  // namespace
 
 extern const OpDef op_gather = {.name = "gather",
                                 .attrs = kGatherAttrs,
                                 .infer = Infer<AsGather>,
                                 .reference = Reference<AsGather>,
+                                .kernels = &kKernels<AsGather>,
                                 .tflite = kGatherNames};
-extern const OpDef op_embedding_lookup = {
-    .name = "embedding_lookup", .infer = Infer<AsEmbedding>, .reference = Reference<AsEmbedding>, .tflite = kEmbeddingNames};
+extern const OpDef op_embedding_lookup = {.name = "embedding_lookup",
+                                          .infer = Infer<AsEmbedding>,
+                                          .reference = Reference<AsEmbedding>,
+                                          .kernels = &kKernels<AsEmbedding>,
+                                          .tflite = kEmbeddingNames};
 
 }  // namespace leeway

@@ -1,4 +1,7 @@
 // one_hot: along a new axis of `depth`, the on value where the index of the axis is the input's element, else the off value.
+//   direct   one invocation per element
+#include "ops/assemble.h"
+#include "ops/dispatch.h"
 #include "ops/operands.h"
 
 namespace leeway {
@@ -52,8 +55,65 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
   return {};
 }
 
+constexpr char kDirect[] = R"(
+tensor indices[outer, inner] : read as i32;
+const groups_per_row : u32;
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let number = (group.y * groups_per_row + group.x) * 64u + lane;
+  if (number >= y.outer * y.depth * y.inner) { return; }
+  let inner = number % y.inner;
+  let index = number / y.inner % y.depth;
+  let outer = number / (y.inner * y.depth);
+  if (indices.load(outer, inner) == i32(index)) {
+    y.store(on.load(0u), outer, index, inner);
+  } else {
+    y.store(off.load(0u), outer, index, inner);
+  }
+}
+)";
+constexpr auto kF32 = JoinTexts(R"(
+tensor on[one] : read as f32;
+tensor off[one] : read as f32;
+tensor y[outer, depth, inner] : write as f32;)",
+                                kDirect);
+constexpr auto kI32 = JoinTexts(R"(
+tensor on[one] : read as i32;
+tensor off[one] : read as i32;
+tensor y[outer, depth, inner] : write as i32;)",
+                                kDirect);
+constexpr auto kU32 = JoinTexts(R"(
+tensor on[one] : read as u32;
+tensor off[one] : read as u32;
+tensor y[outer, depth, inner] : write as u32;)",
+                                kDirect);
+constexpr TypedText kTexts = {kF32.data(), kI32.data(), kU32.data()};
+
+Result<OpPlan> PlanDirect(const KernelRequest& request) {
+  const OpCall& call = request.call;
+  ASSIGN_OR_RETURN(OneHot one_hot, Canonical(call));
+  OpPlan plan;
+  const int64_t count = one_hot.shape.element_count();
+  if (count == 0) return plan;
+  const Shape y{count / one_hot.depth / one_hot.inner, one_hot.depth, one_hot.inner}, indices{y[0], y[2]}, one{1};
+  KernelDispatch dispatch{.kernel_name = "one_hot", .kernel_text = kTexts.For(call.outputs[0].dtype), .stores_result = true};
+  dispatch.tensors = {InputArgument("indices", 0, indices, ReshapeMap(InputShape(call, 0), indices)),
+                      InputArgument("on", 2, one, ReshapeMap(InputShape(call, 2), one)),
+                      InputArgument("off", 3, one, ReshapeMap(InputShape(call, 3), one)),
+                      OutputArgument("y", 0, y, ReshapeMap(one_hot.shape, y))};
+  SetLinearGrid(dispatch, request, count);
+  plan.dispatches.push_back(std::move(dispatch));
+  return plan;
+}
+
+constexpr KernelVariant kVariants[] = {
+    {.name = "direct", .what = "one invocation per element", .accepts = AcceptAlways, .plan = PlanDirect},
+};
+constexpr OpKernels kKernels = {.variants = kVariants};
+
 }  // namespace
 
-extern const OpDef op_one_hot = {.name = kOp, .attrs = kAttrs, .infer = Infer, .reference = Reference, .tflite = kNames};
+extern const OpDef op_one_hot = {
+    .name = kOp, .attrs = kAttrs, .infer = Infer, .reference = Reference, .kernels = &kKernels, .tflite = kNames};
 
 }  // namespace leeway

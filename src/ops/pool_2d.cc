@@ -1,10 +1,12 @@
 // average_pool_2d, max_pool_2d, l2_pool_2d: mean, largest or root of the mean square of each window, channel by channel. Pixels
 // that same padding adds are no part of a window; those of a folded PAD are zeros that count.
+//   direct   one invocation per slice of four channels of a pixel
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "ops/conv_shape.h"
+#include "ops/dispatch.h"
 #include "ops/weights.h"
 
 namespace leeway {
@@ -91,22 +93,111 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
   return {};
 }
 
+constexpr std::string_view kDirect = R"(
+tensor x[batch, row, column, channel] : read;
+tensor y[batch, row, column, channel] : write;
+const groups_per_row : u32;
+const operation : u32;  // 0 mean, 1 largest, 2 root of the mean square
+const kernel_y : i32;
+const kernel_x : i32;
+const stride_y : i32;
+const stride_x : i32;
+const before_y : i32;
+const before_x : i32;
+// Rows and columns that count, zeros where the input has none.
+const first_row : i32;
+const end_row : i32;
+const first_column : i32;
+const end_column : i32;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = (group.y * groups_per_row + group.x) * 64u + lane;
+  let slices = (y.channel + 3u) / 4u;
+  if (index >= y.batch * y.row * y.column * slices) { return; }
+  let slice = index % slices;
+  let column = index / slices % y.column;
+  let row = index / (slices * y.column) % y.row;
+  let batch = index / (slices * y.column * y.row);
+  let top = i32(row) * stride_y - before_y;
+  let left = i32(column) * stride_x - before_x;
+  let low_y = max(top, first_row);
+  let high_y = min(top + kernel_y, end_row);
+  let low_x = max(left, first_column);
+  let high_x = min(left + kernel_x, end_column);
+  var value = vec4f(0.0);
+  if (operation == 1u) { value = vec4f(-3.4e38); }
+  for (var iy = low_y; iy < high_y; iy++) {
+    for (var ix = low_x; ix < high_x; ix++) {
+      let v = x.load4_or_zero(batch, iy, ix, slice);
+      if (operation == 0u) {
+        value += v;
+      } else if (operation == 1u) {
+        value = max(value, v);
+      } else {
+        value += v * v;
+      }
+    }
+  }
+  let count = f32((high_y - low_y) * (high_x - low_x));
+  if (operation == 0u) { value = value / count; }
+  if (operation == 2u) { value = sqrt(value / count); }
+  y.store4(value, batch, row, column, slice);
+}
+)";
+
+template <Pool pool>
+Result<OpPlan> PlanDirect(const KernelRequest& request) {
+  ASSIGN_OR_RETURN(ConvAxes axes, Windows(request.call, Name(pool)));
+  const Shape& y = request.call.outputs[0].shape;
+  OpPlan plan;
+  if (y.element_count() == 0) return plan;
+  KernelDispatch dispatch{.kernel_name = "pool_2d_direct", .kernel_text = kDirect, .stores_result = true};
+  dispatch.tensors = {InputArgument("x", 0), OutputArgument("y", 0)};
+  dispatch.consts = {{"operation", double(int(pool))},
+                     {"kernel_y", double(axes.y.kernel)},
+                     {"kernel_x", double(axes.x.kernel)},
+                     {"stride_y", double(axes.y.stride)},
+                     {"stride_x", double(axes.x.stride)},
+                     {"before_y", double(axes.y.before)},
+                     {"before_x", double(axes.x.before)},
+                     {"first_row", double(-axes.y.explicit_before)},
+                     {"end_row", double(axes.y.input + axes.y.explicit_after)},
+                     {"first_column", double(-axes.x.explicit_before)},
+                     {"end_column", double(axes.x.input + axes.x.explicit_after)}};
+  SetLinearGrid(dispatch, request, y[0] * y[1] * y[2] * Slices(y[3]));
+  dispatch.flops = double(y.element_count()) * double(axes.y.kernel * axes.x.kernel);
+  plan.dispatches.push_back(std::move(dispatch));
+  return plan;
+}
+
+template <Pool pool>
+constexpr KernelVariant kDirectVariant = {.name = "direct",
+                                          .what = "one slice of channels of a pixel per invocation",
+                                          .accepts = AcceptAlways,
+                                          .plan = PlanDirect<pool>};
+template <Pool pool>
+constexpr OpKernels kKernels = {.variants = {&kDirectVariant<pool>, 1}};
+
 }  // namespace
 
 extern const OpDef op_average_pool_2d = {.name = Name(Pool::kAverage),
                                          .attrs = Attrs(),
                                          .infer = Infer<Pool::kAverage>,
                                          .reference = Reference<Pool::kAverage>,
+                                         .kernels = &kKernels<Pool::kAverage>,
                                          .tflite = kAverageNames};
 extern const OpDef op_max_pool_2d = {.name = Name(Pool::kMax),
                                      .attrs = Attrs(),
                                      .infer = Infer<Pool::kMax>,
                                      .reference = Reference<Pool::kMax>,
+                                     .kernels = &kKernels<Pool::kMax>,
                                      .tflite = kMaxNames};
 extern const OpDef op_l2_pool_2d = {.name = Name(Pool::kL2),
                                     .attrs = Attrs(),
                                     .infer = Infer<Pool::kL2>,
                                     .reference = Reference<Pool::kL2>,
+                                    .kernels = &kKernels<Pool::kL2>,
                                     .tflite = kL2Names};
 
 }  // namespace leeway

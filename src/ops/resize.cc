@@ -1,10 +1,12 @@
 // resize_bilinear, resize_nearest_neighbor: another height and width. Pixel i of the result lies at i * scale of the input
 // (align_corners: first and last pixels fall together; half_pixel_centers: pixels are areas, so (i + 0.5) * scale - 0.5).
 // Nearest only moves elements; where the scale is whole its coordinates are quotients, elsewhere tables.
+//   direct   (bilinear) one invocation per slice of four channels of a pixel
 #include <algorithm>
 #include <cmath>
 #include <memory>
 
+#include "ops/dispatch.h"
 #include "ops/operands.h"
 #include "ops/weights.h"
 
@@ -131,6 +133,69 @@ Status BilinearReference(const OpCall& call, std::span<const HostTensor> inputs,
   return {};
 }
 
+constexpr std::string_view kDirect = R"(
+tensor x[batch, row, column, channel] : read;
+tensor y[batch, row, column, channel] : write;
+const groups_per_row : u32;
+const scale_y : f32;
+const scale_x : f32;
+const half_pixel_centers : bool;
+
+fn position(i : u32, scale : f32) -> f32 {
+  if (half_pixel_centers) {
+    return (f32(i) + 0.5) * scale - 0.5;
+  } else {
+    return f32(i) * scale;
+  }
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = (group.y * groups_per_row + group.x) * 64u + lane;
+  let slices = (y.channel + 3u) / 4u;
+  if (index >= y.batch * y.row * y.column * slices) { return; }
+  let slice = index % slices;
+  let column = index / slices % y.column;
+  let row = index / (slices * y.column) % y.row;
+  let batch = index / (slices * y.column * y.row);
+  let at_y = position(row, scale_y);
+  let at_x = position(column, scale_x);
+  let low_y = min(u32(max(floor(at_y), 0.0)), x.row - 1u);
+  let low_x = min(u32(max(floor(at_x), 0.0)), x.column - 1u);
+  let high_y = min(low_y + 1u, x.row - 1u);
+  let high_x = min(low_x + 1u, x.column - 1u);
+  let share_y = max(at_y - f32(low_y), 0.0);
+  let share_x = max(at_x - f32(low_x), 0.0);
+  let upper = x.load4(batch, low_y, low_x, slice) * (1.0 - share_x) + x.load4(batch, low_y, high_x, slice) * share_x;
+  let lower = x.load4(batch, high_y, low_x, slice) * (1.0 - share_x) + x.load4(batch, high_y, high_x, slice) * share_x;
+  y.store4(upper * (1.0 - share_y) + lower * share_y, batch, row, column, slice);
+}
+)";
+
+Result<OpPlan> PlanBilinear(const KernelRequest& request) {
+  const OpCall& call = request.call;
+  const Shape &x = InputShape(call, 0), &y = call.outputs[0].shape;
+  OpPlan plan;
+  if (y.element_count() == 0) return plan;
+  KernelDispatch dispatch{.kernel_name = "resize_bilinear_direct", .kernel_text = kDirect, .stores_result = true};
+  dispatch.tensors = {InputArgument("x", 0), OutputArgument("y", 0)};
+  dispatch.consts = {{"scale_y", double(Scale(call.attrs, x[1], y[1]))},
+                     {"scale_x", double(Scale(call.attrs, x[2], y[2]))},
+                     {"half_pixel_centers", double(call.attrs.GetBool("half_pixel_centers"))}};
+  SetLinearGrid(dispatch, request, y[0] * y[1] * y[2] * Slices(y[3]));
+  dispatch.flops = 8.0 * double(y.element_count());
+  plan.dispatches.push_back(std::move(dispatch));
+  return plan;
+}
+
+constexpr KernelVariant kBilinearVariants[] = {
+    {.name = "direct",
+     .what = "one slice of channels of a pixel per invocation",
+     .accepts = AcceptAlways,
+     .plan = PlanBilinear},
+};
+constexpr OpKernels kBilinearKernels = {.variants = kBilinearVariants};
+
 }  // namespace
 
 extern const OpDef op_resize_nearest_neighbor = {.name = "resize_nearest_neighbor",
@@ -143,6 +208,7 @@ extern const OpDef op_resize_bilinear = {.name = "resize_bilinear",
                                          .attrs = kAttrs,
                                          .infer = InferBilinear,
                                          .reference = BilinearReference,
+                                         .kernels = &kBilinearKernels,
                                          .tflite = kBilinearNames};
 
 }  // namespace leeway

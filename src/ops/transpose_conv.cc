@@ -3,10 +3,12 @@
 // whole and inside.
 // Two forms: the .tflite operator has inputs output_shape, weights [o, ky, kx, i], x and perhaps bias; MediaPipe's custom
 // operator has x, weights, bias and derives the output's extents.
+//   direct   one invocation per slice of four output channels of a pixel, which reads the taps that reach it
 #include <algorithm>
 #include <cstring>
 
 #include "ops/conv_shape.h"
+#include "ops/dispatch.h"
 #include "ops/weights.h"
 
 namespace leeway {
@@ -124,18 +126,97 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
   return {};
 }
 
+constexpr std::string_view kDirect = R"(
+tensor x[batch, row, column, channel] : read;
+weights w[tap_row, tap_column, input, output];
+weights bias[output];
+tensor y[batch, row, column, channel] : write;
+const groups_per_row : u32;
+const stride_y : u32;
+const stride_x : u32;
+const before_y : u32;
+const before_x : u32;
+const input_slices : u32;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = (group.y * groups_per_row + group.x) * 64u + lane;
+  let slices = (y.channel + 3u) / 4u;
+  if (index >= y.batch * y.row * y.column * slices) { return; }
+  let slice = index % slices;
+  let column = index / slices % y.column;
+  let row = index / (slices * y.column) % y.row;
+  let batch = index / (slices * y.column * y.row);
+  let top = row + before_y;
+  let left = column + before_x;
+  var sum = bias.load4(slice);
+  for (var ky = top % stride_y; ky < w.tap_row && ky <= top; ky += stride_y) {
+    let iy = (top - ky) / stride_y;
+    if (iy >= x.row) { continue; }
+    for (var kx = left % stride_x; kx < w.tap_column && kx <= left; kx += stride_x) {
+      let ix = (left - kx) / stride_x;
+      if (ix >= x.column) { continue; }
+      for (var s = 0u; s < input_slices; s++) {
+        let v = x.load4(batch, iy, ix, s);
+        sum += w.load4(ky, kx, 4u * s, slice) * v.x + w.load4(ky, kx, 4u * s + 1u, slice) * v.y +
+               w.load4(ky, kx, 4u * s + 2u, slice) * v.z + w.load4(ky, kx, 4u * s + 3u, slice) * v.w;
+      }
+    }
+  }
+  y.store4(sum, batch, row, column, slice);
+}
+)";
+
+template <const Form& form>
+Result<OpPlan> PlanDirect(const KernelRequest& request) {
+  const OpCall& call = request.call;
+  ASSIGN_OR_RETURN(Geometry g, MakeGeometry<form>(call));
+  const Shape &x = InputShape(call, size_t(form.x)), &w = InputShape(call, size_t(form.weights)), &y = call.outputs[0].shape;
+  OpPlan plan;
+  if (y.element_count() == 0) return plan;
+  KernelDispatch dispatch{.kernel_name = "transpose_conv_direct", .kernel_text = kDirect, .stores_result = true};
+  dispatch.tensors = {InputArgument("x", form.x), OutputArgument("y", 0)};
+  // [tap row, tap column, input channel, output channel], input channels filled up with zeros to whole slices.
+  CoordMap map{.coords = {IndexExpr::Axis(3), IndexExpr::Axis(0), IndexExpr::Axis(1), IndexExpr::Axis(2)}};
+  if (x[3] % 4 != 0) map.inside = Less(IndexExpr::Axis(2), IndexExpr::Const(x[3]));
+  AddWeights(plan, dispatch, request, "w", form.weights, Shape{w[1], w[2], 4 * Slices(x[3]), w[0]}, std::move(map));
+  AddBias(plan, dispatch, request, "bias", form.bias, form.weights, y[3]);
+  dispatch.consts = {{"stride_y", double(g.stride_h)},
+                     {"stride_x", double(g.stride_w)},
+                     {"before_y", double(g.before_y)},
+                     {"before_x", double(g.before_x)},
+                     {"input_slices", double(Slices(x[3]))}};
+  SetLinearGrid(dispatch, request, y[0] * y[1] * y[2] * Slices(y[3]));
+  dispatch.flops = 2.0 * double(x.element_count()) * double(w[0] * w[1] * w[2]);
+  plan.dispatches.push_back(std::move(dispatch));
+  return plan;
+}
+
+template <const Form& form>
+constexpr KernelVariant kDirectVariant = {.name = "direct",
+                                          .what = "one slice of output channels of a pixel per invocation",
+                                          .accepts = AcceptAlways,
+                                          .plan = PlanDirect<form>};
+template <const Form& form>
+constexpr OpKernels kKernels = {.variants = {&kDirectVariant<form>, 1}};
+
 const AttrField kAttrs[] = {{"padding", int64_t{kPaddingValid}, "0: same, 1: valid."},
                             {"stride_h", int64_t{1}, "Output rows between two windows."},
                             {"stride_w", int64_t{1}, "Output columns between two windows."}};
 
 }  // namespace
 
-extern const OpDef op_transpose_conv = {
-    .name = "transpose_conv", .attrs = kAttrs, .infer = Infer<kTflite>, .reference = Reference<kTflite>, .tflite = kNames};
+extern const OpDef op_transpose_conv = {.name = "transpose_conv",
+                                        .attrs = kAttrs,
+                                        .infer = Infer<kTflite>,
+                                        .reference = Reference<kTflite>,
+                                        .kernels = &kKernels<kTflite>,
+                                        .tflite = kNames};
 extern const OpDef op_transpose_conv_bias = {.name = "transpose_conv_bias",
                                              .attrs = kAttrs,
                                              .infer = Infer<kMediaPipe>,
                                              .reference = Reference<kMediaPipe>,
+                                             .kernels = &kKernels<kMediaPipe>,
                                              .tflite = kMediaPipeNames};
 
 }  // namespace leeway
