@@ -46,15 +46,14 @@ Result<ValueMap> MakeValueMap(const OpCall& call, int) {
   } else if (IsFloat(to) || bits >= 32) {
     map.text = "fn apply(a : V) -> R { return R(a); }";
   } else if (IsFloat(from)) {  // saturates, as the reference does
-    map.text = "fn apply(a : V) -> R { return clamp(R(a), R(lowest), R(highest)); }";
-    map.consts["lowest"] = IsSignedInt(to) ? -std::ldexp(1.0, bits - 1) : 0.0;
-    map.consts["highest"] = std::ldexp(1.0, IsSignedInt(to) ? bits - 1 : bits) - 1;
+    const int64_t lowest = IsSignedInt(to) ? -(int64_t{1} << (bits - 1)) : 0;
+    const int64_t highest = (int64_t{1} << (IsSignedInt(to) ? bits - 1 : bits)) - 1;
+    map.text = StrCat("fn apply(a : V) -> R { return clamp(R(a), R(", lowest, "), R(", highest, ")); }");
   } else if (IsSignedInt(to)) {  // keeps the low bits: up, and down again with the sign
-    map.text = "fn apply(a : V) -> R { return R(a) * R(factor) / R(factor); }";
-    map.consts["factor"] = std::ldexp(1.0, 32 - bits);
+    const int64_t factor = int64_t{1} << (32 - bits);
+    map.text = StrCat("fn apply(a : V) -> R { return R(a) * R(", factor, ") / R(", factor, "); }");
   } else {
-    map.text = "fn apply(a : V) -> R { return R(a) & R(mask); }";
-    map.consts["mask"] = std::ldexp(1.0, bits) - 1;
+    map.text = StrCat("fn apply(a : V) -> R { return R(a) & R(", (int64_t{1} << bits) - 1, "); }");
   }
   return map;
 }

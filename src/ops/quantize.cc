@@ -130,7 +130,7 @@ Result<ValueMap> DequantizeValueMap(const OpCall& call, int) {
         "Operator dequantize with a scale per index of an axis runs on the CPU; for weights it is folded at load.");
   }
   // Written into the text, since constants of a map have the type of V, which is an integer here.
-  map.text = StrCat("fn apply(a : V) -> R { return R(a - V(", x.quantization->zero_points[0], ")) * R(",
+  map.text = StrCat("fn apply(a : V) -> R { return (R(a) - R(", x.quantization->zero_points[0], ")) * R(",
                     double(x.quantization->scales[0]), "); }");
   return map;
 }
