@@ -35,6 +35,14 @@ Result<PreparedKernel> PreparedKernel::Start(Device& device, const KernelRun& ru
     out.tensors_.push_back(std::move(placed));
   }
   ASSIGN_OR_RETURN(out.text_, shader::Compile(module, specialization, target));
+  for (const shader::BindingInfo& binding : out.text_.bindings) {
+    if (binding.kind != shader::BindingInfo::Kind::kScratch) continue;
+    Placed scratch;
+    scratch.name = binding.name;
+    ASSIGN_OR_RETURN(scratch.buffer, device.CreateBuffer(binding.scratch_bytes, binding.name));
+    RETURN_IF_ERROR(device.Write(*scratch.buffer, 0, std::vector<std::byte>(binding.scratch_bytes)));
+    out.scratches_.push_back(std::move(scratch));
+  }
   ASSIGN_OR_RETURN(out.compiling_, device.StartCompile(out.text_));
   return out;
 }
@@ -64,6 +72,11 @@ Dispatch PreparedKernel::MakeDispatch() const {
         const uint64_t part_bytes = DTypeBytes(tensor->placement.dtype, size_t(part_elements));
         resource.offset_bytes = part_bytes * uint64_t(binding.part);
         resource.size_bytes = std::min(part_bytes, uint64_t(tensor->placement.storage_bytes()) - resource.offset_bytes);
+      }
+    }
+    for (const Placed& scratch : scratches_) {
+      if (binding.kind == shader::BindingInfo::Kind::kScratch && scratch.name == binding.name) {
+        resource.buffer = scratch.buffer.get();
       }
     }
     dispatch.bindings.push_back(resource);

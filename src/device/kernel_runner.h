@@ -52,6 +52,7 @@ class PreparedKernel {
   };
   shader::KernelText text_;
   std::vector<Placed> tensors_;
+  std::vector<Placed> scratches_;  // zero when made
   Device::Compiling compiling_;
   uint32_t workgroups_[3] = {1, 1, 1};
 };

@@ -6,4 +6,4 @@ target_compile_definitions(leeway_device PRIVATE LEEWAY_DAWN_LIBRARY_PATH="${LEE
                                                  CL_TARGET_OPENCL_VERSION=300 CL_USE_DEPRECATED_OPENCL_1_2_APIS)
 # The test compares our declarations of Dawn's structures with the library's own names.
 add_library(leeway_device_test_needs INTERFACE)
-target_link_libraries(leeway_device_test_needs INTERFACE leeway_webgpu_headers)
+target_link_libraries(leeway_device_test_needs INTERFACE leeway_webgpu_headers leeway_test_tools)
