@@ -77,7 +77,8 @@ std::vector<float> Resize(std::span<const float> values, int width, int height, 
     for (int x = 0; x < new_width * channels; ++x) {
       float sum = 0;
       const Taps& t = down[size_t(y)];
-      for (size_t k = 0; k < t.weights.size(); ++k) sum += t.weights[k] * rows[(size_t(t.first) + k) * new_width * channels + x];
+      for (size_t k = 0; k < t.weights.size(); ++k)
+        sum += t.weights[k] * rows[(size_t(t.first) + k) * new_width * channels + x];
       out[size_t(y) * new_width * channels + x] = sum;
     }
   return out;
@@ -85,8 +86,9 @@ std::vector<float> Resize(std::span<const float> values, int width, int height, 
 
 Result<ImageInput> ImageToTensor(const Image& image, DType dtype, const Shape& shape, const InputRule& rule) {
   if (shape.rank() != 4 || shape[0] != 1 || (shape[3] != 1 && shape[3] != 3 && shape[3] != 4)) {
-    return Error{Code::kInvalidArgument, StrCat("A picture goes into an input of shape [1, height, width, 1, 3 or 4]; this one is ",
-                                                shape.ToString(), ".")};
+    return Error{
+        Code::kInvalidArgument,
+        StrCat("A picture goes into an input of shape [1, height, width, 1, 3 or 4]; this one is ", shape.ToString(), ".")};
   }
   const int height = int(shape[1]), width = int(shape[2]), channels = int(shape[3]);
   if (height < 1 || width < 1) return Error{Code::kInvalidArgument, "A picture can't go into an empty input."};

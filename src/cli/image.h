@@ -30,8 +30,8 @@ struct Fit {
 };
 
 struct InputRule {
-  float low = 0, high = 1;    // what 0 and 255 become in a float input
-  bool letterbox = false;     // keep the aspect, fill with `low`'s black; else stretch
+  float low = 0, high = 1;  // what 0 and 255 become in a float input
+  bool letterbox = false;   // keep the aspect, fill with `low`'s black; else stretch
 };
 
 struct ImageInput {

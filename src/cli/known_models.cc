@@ -21,8 +21,10 @@ struct Detector {
 };
 const std::vector<Detector>& Detectors() {
   static const std::vector<Detector> detectors = {
-      {128, 896, "faces", -1, 1, {8, 16, 16, 16}, 2},   {256, 896, "faces", -1, 1, {16, 32, 32, 32}, 2},
-      {192, 2304, "faces", -1, 1, {4}, 1},              {192, 2016, "palms", 0, 1, {8, 16, 16, 16}, 2},
+      {128, 896, "faces", -1, 1, {8, 16, 16, 16}, 2},
+      {256, 896, "faces", -1, 1, {16, 32, 32, 32}, 2},
+      {192, 2304, "faces", -1, 1, {4}, 1},
+      {192, 2016, "palms", 0, 1, {8, 16, 16, 16}, 2},
       {224, 2254, "people", -1, 1, {8, 16, 32, 32, 32}, 2},
   };
   return detectors;
@@ -30,7 +32,9 @@ const std::vector<Detector>& Detectors() {
 
 float Sigmoid(float x) { return 1.0f / (1.0f + std::exp(-std::clamp(x, -100.0f, 100.0f))); }
 
-struct Point { float x, y; };
+struct Point {
+  float x, y;
+};
 
 std::vector<Point> AnchorCenters(const Meaning& meaning, int size) {
   std::vector<Point> centers;
@@ -109,7 +113,11 @@ Meaning FindMeaning(std::span<const TensorShape> inputs, std::span<const TensorS
   }
 
   // Landmarks in pixels of the input: x, y, z (and visibility and presence for bodies).
-  struct Row { int64_t values; int per_point; const char* what; };
+  struct Row {
+    int64_t values;
+    int per_point;
+    const char* what;
+  };
   static const Row kRows[] = {{63, 3, "hand"}, {1404, 3, "face"}, {195, 5, "body"}, {213, 3, "eye contour"}};
   for (const Row& row : kRows)
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -138,7 +146,8 @@ std::vector<Box> DecodeBoxes(const Meaning& meaning, const HostTensor& boxes, co
     const float x = raw(0) / input_width + a.x, y = raw(1) / input_height + a.y;
     const float w = raw(2) / input_width, h = raw(3) / input_height;
     Box box{x - w / 2, y - h / 2, x + w / 2, y + h / 2, score, {}};
-    for (int64_t k = 4; k + 1 < values; k += 2) box.points.push_back({raw(k) / input_width + a.x, raw(k + 1) / input_height + a.y});
+    for (int64_t k = 4; k + 1 < values; k += 2)
+      box.points.push_back({raw(k) / input_width + a.x, raw(k + 1) / input_height + a.y});
     found.push_back(std::move(box));
   }
   std::stable_sort(found.begin(), found.end(), [](const Box& a, const Box& b) { return a.score > b.score; });
@@ -182,8 +191,9 @@ Result<std::string> Draw(const Meaning& meaning, std::span<const HostTensor> out
 
   switch (meaning.kind) {
     case Meaning::Kind::kNone:
-      return Error{Code::kUnsupported,
-                   "Leeway does not know what the outputs of this model mean, so there is nothing to draw; save them with --outputs."};
+      return Error{
+          Code::kUnsupported,
+          "Leeway does not know what the outputs of this model mean, so there is nothing to draw; save them with --outputs."};
     case Meaning::Kind::kMask: {
       const HostTensor& mask = outputs[size_t(meaning.output)];
       std::vector<float> alpha = mask.ToF32();
