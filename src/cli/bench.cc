@@ -74,11 +74,11 @@ int Bench(const BenchArguments& a) {
   uint64_t bytes = 0;
   for (const DispatchInfo& d : dispatches) flops += d.flops, bytes += d.read_bytes + d.write_bytes;
 
-  DeviceMeasure measure;
+  DeviceSpeed measure;
   if (!a.no_roofline && model->device().api != "cpu") {
     Result<std::shared_ptr<Device>> device = OpenSharedDevice(a.load.device, options.device_options);
     if (!device.ok()) return Fail(device.error(), a.as_json);
-    Result<DeviceMeasure> measured = MeasureDevice(**device);
+    Result<DeviceSpeed> measured = MeasureDevice(**device);
     if (!measured.ok()) return Fail(measured.error(), a.as_json);
     measure = *measured;
   }
@@ -108,9 +108,10 @@ int Bench(const BenchArguments& a) {
         {"nodes_on_cpu", model->placement().nodes_on_cpu},
         {"host_peak_bytes", host_peak},
         {"memory", ToJson(memory)},
-        {"device_bytes_per_s", measure.read_bytes_per_s},
-        {"device_flops_per_s", measure.f32_flops_per_s},
-        {"device_dispatch_us", measure.dependent_dispatch_us},
+        {"device_bytes_per_s", measure.read_bytes_per_second},
+        {"device_flops_per_s", measure.f32_flops},
+        {"device_dispatch_us", measure.dispatch_seconds * 1e6},
+        {"device_round_trip_us", measure.round_trip_seconds * 1e6},
         {"kernels", json::array()}};
     for (size_t i = 0; i < dispatches.size(); ++i) {
       std::vector<double>& t = per_dispatch[i];
@@ -136,13 +137,13 @@ int Bench(const BenchArguments& a) {
   const auto& placement = model->placement();
   std::printf("nodes         %d on the GPU, %d on the CPU\n", placement.nodes_on_gpu, placement.nodes_on_cpu);
   std::printf("work          %.1f MFLOP, %s moved\n", flops / 1e6, BytesText(bytes).c_str());
-  if (measure.f32_flops_per_s > 0 && median > 0) {
+  if (measure.f32_flops > 0 && median > 0) {
     const double busy = gpu_sums.empty() ? median : gpu_ms;
     std::printf("device        %.1f GB/s, %.1f GFLOP/s in f32, %.1f us a dependent dispatch, as measured now\n",
-                measure.read_bytes_per_s / 1e9, measure.f32_flops_per_s / 1e9, measure.dependent_dispatch_us);
+                measure.read_bytes_per_second / 1e9, measure.f32_flops / 1e9, measure.dispatch_seconds * 1e6);
     std::printf("share         %.1f %% of the bandwidth, %.1f %% of the arithmetic\n",
-                100 * double(bytes) / (busy * 1e-3) / measure.read_bytes_per_s,
-                100 * flops / (busy * 1e-3) / measure.f32_flops_per_s);
+                100 * double(bytes) / (busy * 1e-3) / measure.read_bytes_per_second,
+                100 * flops / (busy * 1e-3) / measure.f32_flops);
   }
   std::printf("memory        host peak %s; device %s (weights %s, activations %s, in and out %s)\n",
               BytesText(host_peak).c_str(), BytesText(memory.device_bytes).c_str(), BytesText(memory.weights_bytes).c_str(),
@@ -161,12 +162,13 @@ int Bench(const BenchArguments& a) {
         return std::string(text);
       };
       const bool timed = ms > 0;
-      rows.push_back(
-          {StrCat(i), d.kernel, d.label, timed ? number("%.4f ms", ms) : "-", number("%.3f", d.flops / 1e6),
-           BytesText(uint64_t(moved)), timed ? number("%.1f", d.flops / ms / 1e6) : "-",
-           timed ? number("%.1f", moved / ms / 1e6) : "-",
-           timed && measure.f32_flops_per_s > 0 ? number("%.1f %%", 100e3 * d.flops / ms / measure.f32_flops_per_s) : "-",
-           timed && measure.read_bytes_per_s > 0 ? number("%.1f %%", 100e3 * moved / ms / measure.read_bytes_per_s) : "-"});
+      rows.push_back({StrCat(i), d.kernel, d.label, timed ? number("%.4f ms", ms) : "-", number("%.3f", d.flops / 1e6),
+                      BytesText(uint64_t(moved)), timed ? number("%.1f", d.flops / ms / 1e6) : "-",
+                      timed ? number("%.1f", moved / ms / 1e6) : "-",
+                      timed && measure.f32_flops > 0 ? number("%.1f %%", 100e3 * d.flops / ms / measure.f32_flops) : "-",
+                      timed && measure.read_bytes_per_second > 0
+                          ? number("%.1f %%", 100e3 * moved / ms / measure.read_bytes_per_second)
+                          : "-"});
     }
     std::fputs(Table(rows, {true, false, false, true, true, true, true, true, true, true}).c_str(), stdout);
   }
