@@ -101,8 +101,9 @@ class Verifier {
       if (node.inputs[i] == kNoValue) return Bad(n, StrCat("has a view on its absent input ", i));
       size_t rank = size_t(graph_.value(node.inputs[i]).type.shape.rank());
       const CoordMap& map = node.input_views[i]->map;
-      if (map.coords.empty() ? node.input_views[i]->shape != graph_.value(node.inputs[i]).type.shape
-                             : map.coords.size() != rank)
+      bool fits = map.coords.size() == rank ||
+                  (map.coords.empty() && node.input_views[i]->shape == graph_.value(node.inputs[i]).type.shape);
+      if (!fits)
         return Bad(n, StrCat("has a view on input ", i, " that does not fit ", ValueLabel(graph_, node.inputs[i])));
     }
     std::vector<TensorType> types = NodeOutputTypes(graph_, node);
@@ -229,8 +230,13 @@ std::vector<OperandInfo> NodeOperands(const Graph& graph, const Node& node) {
 
 std::vector<OperandInfo> StepOperands(const Graph& graph, const FusedStep& step, const TensorType& in_flight) {
   std::vector<OperandInfo> operands;
-  for (size_t i = 0; i < step.inputs.size(); ++i)
-    operands.push_back(int(i) == step.chained ? OperandInfo{.type = in_flight} : ValueOperand(graph, step.inputs[i]));
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
+    if (int(i) == step.chained) {
+      operands.push_back({.type = in_flight, .quantization = step.in_flight_quantization.get()});
+    } else {
+      operands.push_back(ValueOperand(graph, step.inputs[i]));
+    }
+  }
   return operands;
 }
 

@@ -31,6 +31,7 @@ struct FusedStep {
   std::vector<ValueId> inputs;
   int chained = 0;
   TensorType result;
+  std::shared_ptr<const Quantization> in_flight_quantization;  // what the value in flight had as a value of the graph
 };
 
 // How a node reads a value: through a coordinate map, as a tensor of another shape.

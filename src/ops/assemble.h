@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/op_kernels.h"
+#include "tensor/coord_map.h"
 
 namespace leeway {
 
@@ -38,13 +39,5 @@ struct AssembledDispatch {
 Result<AssembledDispatch> AssembleDispatch(const KernelDispatch& dispatch, std::span<const PlacedValue> inputs,
                                            std::span<const PlacedValue> outputs, std::span<const PlacedValue> plan_tensors,
                                            std::span<const PlacedStep> epilogue);
-
-// Maps from outer to middle and middle to inner as one map from outer to inner; `inside` conditions are joined. An error where
-// the two need different values outside.
-Result<CoordMap> Compose(const CoordMap& outer_to_middle, const CoordMap& middle_to_inner);
-// The map that reads a tensor of shape `from` as one of shape `to`, broadcast by numpy's rules; an error where they do not fit.
-Result<CoordMap> BroadcastMap(const Shape& from, const Shape& to);
-// Row-major order kept: coordinates in `to` -> coordinates in `from` (reshape).
-CoordMap ReshapeMap(const Shape& from, const Shape& to);
 
 }  // namespace leeway

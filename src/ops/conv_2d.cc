@@ -188,7 +188,12 @@ constexpr OpKernels kKernels = {.variants = kVariants};
 
 }  // namespace
 
-extern const OpDef op_conv_2d = {
-    .name = kOp, .attrs = ConvAttrs(), .infer = Infer, .reference = Reference, .kernels = &kKernels, .tflite = kNames};
+extern const OpDef op_conv_2d = {.name = kOp,
+                                 .attrs = ConvAttrs(),
+                                 .infer = Infer,
+                                 .reference = Reference,
+                                 .accepts_explicit_padding = true,
+                                 .kernels = &kKernels,
+                                 .tflite = kNames};
 
 }  // namespace leeway

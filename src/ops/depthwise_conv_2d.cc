@@ -171,7 +171,12 @@ const std::vector<AttrField>& Attrs() {
 
 }  // namespace
 
-extern const OpDef op_depthwise_conv_2d = {
-    .name = kOp, .attrs = Attrs(), .infer = Infer, .reference = Reference, .kernels = &kKernels, .tflite = kNames};
+extern const OpDef op_depthwise_conv_2d = {.name = kOp,
+                                           .attrs = Attrs(),
+                                           .infer = Infer,
+                                           .reference = Reference,
+                                           .accepts_explicit_padding = true,
+                                           .kernels = &kKernels,
+                                           .tflite = kNames};
 
 }  // namespace leeway

@@ -51,8 +51,12 @@ Status RangeReference(const OpCall&, std::span<const HostTensor> inputs, std::sp
 
 }  // namespace
 
-extern const OpDef op_shape = {
-    .name = "shape", .attrs = kShapeAttrs, .infer = InferShape, .reference = ShapeReference, .tflite = kShapeNames};
+extern const OpDef op_shape = {.name = "shape",
+                               .attrs = kShapeAttrs,
+                               .infer = InferShape,
+                               .reference = ShapeReference,
+                               .needs_types_only = true,
+                               .tflite = kShapeNames};
 extern const OpDef op_range = {.name = "range", .infer = InferRange, .reference = RangeReference, .tflite = kRangeNames};
 
 }  // namespace leeway

@@ -362,8 +362,8 @@ class TfliteImporter {
     bool has_scale = quantization.ok() && *quantization && (*quantization)->scales.size() == 1;
     for (const AttrField& field : node.op->attrs) {
       std::string_view name = field.name;
-      bool as_text = std::holds_alternative<std::string>(field.fallback);
-      if (dtype && as_text && (name == "dtype" || name == "output_type")) node.attrs.Set(field.name, DTypeName(*dtype));
+      bool is_type = name == "dtype" || name == "output_type" || name == "out_type" || name == "out_data_type";
+      if (dtype && is_type && std::holds_alternative<std::string>(field.fallback)) node.attrs.Set(field.name, DTypeName(*dtype));
       if (has_scale && (name == "scale" || name == "output_scale"))
         node.attrs.Set(field.name, double((*quantization)->scales[0]));
       if (has_scale && (name == "zero_point" || name == "output_zero_point"))

@@ -7,8 +7,8 @@
 //   their values (`padding` = "SAME" or "VALID", `mode` = "REFLECT") or, where the operator declares the attribute as a whole
 //   number, as numbers; element types as our names (`out_data_type` = "f32").
 // - `fused_activation_function` becomes a node of its own (RELU, RELU_N1_TO_1, RELU6, TANH); operators never see it.
-// - Attributes that an operator declares (OpDef::attrs) under these names are filled in from the tensor of output 0: `dtype` or
-//   `output_type`, its element type; `scale` and `zero_point` (or `output_scale`, `output_zero_point`), its quantization where
+// - Attributes that an operator declares (OpDef::attrs) under these names are filled in from the tensor of output 0: `dtype`,
+//   `output_type`, `out_type` and `out_data_type`, declared as texts, its element type; `scale` and `zero_point` (or `output_scale`, `output_zero_point`), its quantization where
 //   it has one for the whole tensor.
 // - DENSIFY of a constant, DEQUANTIZE of a constant, and quantized weights of a float operator (dynamic range models) become
 //   constants: f16 stays f16 under an f32 value, integers become f32.
