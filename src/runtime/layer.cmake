@@ -7,3 +7,7 @@ if(LEEWAY_TESTS)
   add_test(NAME runtime.kernels_on_devices COMMAND kernel_device_test)
   set_tests_properties(runtime.kernels_on_devices PROPERTIES TIMEOUT 1800)
 endif()
+
+# Tests write small .tflite files with the importer's writer.
+add_library(leeway_runtime_test_needs INTERFACE)
+target_sources(leeway_runtime_test_needs INTERFACE "${PROJECT_SOURCE_DIR}/src/import/tflite/test_models_test.cc")

@@ -1,0 +1,179 @@
+// Real models against LiteRT's CPU results (tests/goldens/tflite, with how they were made), on every device and in both
+// precisions, all nodes on the GPU; and the small models of tests/goldens/tflite-ops.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/npz.h"
+#include "base/strings.h"
+#include "leeway/leeway.h"
+#include "runtime/test_devices.h"
+#include "tensor/npy_tensor.h"
+
+namespace leeway {
+namespace {
+namespace fs = std::filesystem;
+
+const fs::path kGoldens = fs::path(LEEWAY_SOURCE_DIR) / "tests/goldens";
+
+uint64_t SplitMix(uint64_t i) {
+  uint64_t z = (i + 1) * 0x9e3779b97f4a7c15ull;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+// The drawn inputs of the goldens: value number i of all inputs.
+void Draw(const TensorInfo& info, std::span<std::byte> bytes, uint64_t first) {
+  HostTensor tensor(info.dtype, Shape(info.shape));
+  for (int64_t i = 0; i < tensor.element_count(); ++i) {
+    const uint64_t bits = SplitMix(first + uint64_t(i)) >> 40;
+    const int64_t low = info.dtype == DType::kI8 ? -100 : 0;
+    tensor.Set(i, IsFloat(info.dtype) ? double(bits) / double(1 << 24) : double(low + int64_t(bits % uint64_t(100 - low))));
+  }
+  std::memcpy(bytes.data(), tensor.bytes().data(), bytes.size());
+}
+
+std::optional<std::string> FindModel(const std::string& name) {
+  std::vector<fs::path> folders = {fs::path(LEEWAY_SOURCE_DIR) / ".cache/models",
+                                   fs::path(LEEWAY_SOURCE_DIR) / ".cache/converted"};
+  if (const char* given = std::getenv("LEEWAY_MODELS")) {
+    folders.clear();
+    std::stringstream list(given);
+    for (std::string folder; std::getline(list, folder, ':');) folders.push_back(folder);
+  }
+  for (const auto& folder : folders) {
+    const fs::path path = folder / (name + ".tflite");
+    if (fs::exists(path)) return path.string();
+  }
+  return std::nullopt;
+}
+
+using Arrays = std::map<std::string, HostTensor>;
+
+Arrays ReadArrays(const fs::path& path) {
+  Arrays arrays;
+  auto read = ReadArrayFile(path.string());
+  EXPECT_TRUE(read.ok()) << read.error().message;
+  if (!read.ok()) return arrays;
+  for (auto& [name, array] : *read) {
+    auto tensor = TensorFromNpy(std::move(array), name);
+    EXPECT_TRUE(tensor.ok()) << tensor.error().message;
+    if (tensor.ok()) arrays[name] = *tensor;
+  }
+  return arrays;
+}
+
+// `golden` holds every stride-th element.
+void ExpectNear(const HostTensor& got, const HostTensor& golden, int64_t stride, double share_of_range, double at_least,
+                const std::string& what) {
+  ASSERT_LE((golden.element_count() - 1) * stride, got.element_count() - 1) << what;
+  double low = INFINITY, high = -INFINITY, worst = 0;
+  int64_t worst_at = 0;
+  for (int64_t i = 0; i < golden.element_count(); ++i) {
+    const double want = golden.Get(i), have = got.Get(i * stride);
+    low = std::min(low, want);
+    high = std::max(high, want);
+    const double difference = std::isfinite(have) ? std::fabs(have - want) : INFINITY;
+    if (difference > worst) worst = difference, worst_at = i;
+  }
+  const double range = std::max(high - low, 1e-30);
+  const double allowed = std::max(share_of_range * range, at_least);
+  EXPECT_LE(worst, allowed) << what << ": element " << worst_at * stride << " is " << got.Get(worst_at * stride)
+                            << ", the golden says " << golden.Get(worst_at) << " (range " << range << ")";
+}
+
+std::vector<std::string> GoldenNames(const char* folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(kGoldens / folder, error)) {
+    if (entry.path().extension() == ".npz") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+HostTensor Output(const CompiledModel& model, int i) {
+  const TensorInfo& info = model.outputs()[size_t(i)];
+  HostTensor tensor(info.dtype, Shape(info.shape));
+  EXPECT_TRUE(model.GetOutput(i, tensor.mutable_bytes()).ok());
+  return tensor;
+}
+
+// Streaming models with variables are for a later issue; quantized ones need integer kernels.
+bool IsForLater(const std::string& name) {
+  return name.starts_with("wake_") || name.ends_with("_int8") || name.ends_with("_dynamic");
+}
+
+class RealModel : public testing::TestWithParam<std::string> {
+ public:
+  void Check(Precision precision) {
+    const std::string name = GetParam();
+    if (IsForLater(name)) GTEST_SKIP() << "not among the models of this release";
+    const auto path = FindModel(name);
+    if (!path) GTEST_SKIP() << "there is no " << name << ".tflite in LEEWAY_MODELS or .cache";
+    const auto devices = TestDevices();
+    if (devices.empty()) GTEST_SKIP() << "there is no device";
+    const Arrays arrays = ReadArrays(kGoldens / "tflite" / (name + ".npz"));
+    ASSERT_TRUE(arrays.contains("META"));
+    const auto meta_bytes = arrays.at("META").as<char>();
+    const auto meta = nlohmann::json::parse(meta_bytes.begin(), meta_bytes.end());
+    for (const auto& device : devices) {
+      SCOPED_TRACE(device);
+      auto model = CompiledModel::FromFile(*path, {.device = device, .precision = precision, .require_gpu = true});
+      ASSERT_TRUE(model.ok()) << model.error().message;
+      for (const auto& [run, outputs] : meta["runs"].items()) {
+        if (run == "rnd") {
+          uint64_t first = 0;
+          for (size_t i = 0; i < model->inputs().size(); ++i) {
+            Draw(model->inputs()[i], model->InputBytes(int(i)), first);
+            first += uint64_t(Shape(model->inputs()[i].shape).element_count());
+          }
+        } else if (!SetPicture(*model, arrays, meta)) {
+          continue;
+        }
+        const Status status = model->Run();
+        ASSERT_TRUE(status.ok()) << status.error().message;
+        ASSERT_EQ(outputs.size(), model->outputs().size());
+        for (size_t o = 0; o < outputs.size(); ++o) {
+          const auto& golden = arrays.at(StrCat(run, "_out", o));
+          const double xnnpack = outputs[o].value("xnnpack_diff", 0.0);
+          ExpectNear(Output(*model, int(o)), golden, outputs[o].value("stride", 1), precision == Precision::kF16 ? 1e-2 : 1e-4,
+                     3 * xnnpack, StrCat(name, " ", run, " output ", o));
+        }
+      }
+    }
+  }
+
+ private:
+  static bool SetPicture(CompiledModel& model, const Arrays& arrays, const nlohmann::json& meta) {
+    if (!arrays.contains("img_u8") || model.inputs().size() != 1 || model.inputs()[0].dtype != DType::kF32) return false;
+    const HostTensor& picture = arrays.at("img_u8");
+    const int64_t repeat = meta.value("img_repeat", 1);
+    const double scale = meta.value("image_max", 1.0) / 255;
+    const auto& shape = model.inputs()[0].shape;
+    HostTensor input(DType::kF32, Shape(shape));
+    for (int64_t y = 0, i = 0; y < shape[1]; ++y) {
+      for (int64_t x = 0; x < shape[2]; ++x) {
+        for (int64_t c = 0; c < 3; ++c, ++i) {
+          input.Set(i, picture.Get(((y / repeat) * picture.shape()[1] + x / repeat) * 3 + c) * scale);
+        }
+      }
+    }
+    return model.SetInput(0, input.bytes()).ok();
+  }
+};
+
+TEST_P(RealModel, IsRightInF32) { Check(Precision::kF32); }
+TEST_P(RealModel, IsRightInF16) { Check(Precision::kF16); }
+
+INSTANTIATE_TEST_SUITE_P(Goldens, RealModel, testing::ValuesIn(GoldenNames("tflite")),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace leeway
