@@ -7,11 +7,17 @@ namespace leeway {
 namespace {
 
 const char* const kNames[] = {"CAST"};
-const AttrField kAttrs[] = {{"out_data_type", std::string("f32"), "Type of the result: a name, or a TensorType number."}};
+const AttrField kAttrs[] = {
+    {"out_data_type", std::string("f32"), "Type of the result: a name, or a TensorType number."},
+    {"dtype", std::string("f32"), "The same, which counts where both are given: files may leave out the other."}};
+
+Result<DType> ResultType(const AttrSet& attrs) {
+  return DTypeAttribute(attrs, attrs.Has("dtype") ? "dtype" : "out_data_type", DType::kF32, "cast");
+}
 
 InferredTypes Infer(const OpCall& call) {
   RETURN_IF_ERROR(ExpectInputs(call, "cast", 1, 1));
-  ASSIGN_OR_RETURN(DType dtype, DTypeAttribute(call.attrs, "out_data_type", DType::kF32, "cast"));
+  ASSIGN_OR_RETURN(DType dtype, ResultType(call.attrs));
   return std::vector<TensorType>{{dtype, InputShape(call, 0)}};
 }
 
@@ -34,7 +40,7 @@ Status Reference(const OpCall&, std::span<const HostTensor> inputs, std::span<Ho
 }
 
 Result<ValueMap> MakeValueMap(const OpCall& call, int) {
-  ASSIGN_OR_RETURN(DType to, DTypeAttribute(call.attrs, "out_data_type", DType::kF32, "cast"));
+  ASSIGN_OR_RETURN(DType to, ResultType(call.attrs));
   const DType from = call.inputs[0].type.dtype;
   ValueMap map;
   map.value = InFlightType(from);
