@@ -185,18 +185,21 @@ extern const OpDef op_average_pool_2d = {.name = Name(Pool::kAverage),
                                          .attrs = Attrs(),
                                          .infer = Infer<Pool::kAverage>,
                                          .reference = Reference<Pool::kAverage>,
+                                         .accepts_explicit_padding = true,
                                          .kernels = &kKernels<Pool::kAverage>,
                                          .tflite = kAverageNames};
 extern const OpDef op_max_pool_2d = {.name = Name(Pool::kMax),
                                      .attrs = Attrs(),
                                      .infer = Infer<Pool::kMax>,
                                      .reference = Reference<Pool::kMax>,
+                                     .accepts_explicit_padding = true,
                                      .kernels = &kKernels<Pool::kMax>,
                                      .tflite = kMaxNames};
 extern const OpDef op_l2_pool_2d = {.name = Name(Pool::kL2),
                                     .attrs = Attrs(),
                                     .infer = Infer<Pool::kL2>,
                                     .reference = Reference<Pool::kL2>,
+                                    .accepts_explicit_padding = true,
                                     .kernels = &kKernels<Pool::kL2>,
                                     .tflite = kL2Names};
 
