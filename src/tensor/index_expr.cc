@@ -283,10 +283,7 @@ struct IndexExprBuilder {
   IndexExpr BuildTable(const std::shared_ptr<const std::vector<int32_t>>& table, const IndexExpr& index) const {
     CHECK(!table->empty());
     const std::vector<int32_t>& t = *table;
-    if (index.IsConst()) {
-      CHECK(index.value() >= 0 && index.value() < int64_t(t.size()));
-      return IndexExpr::Const(t[size_t(index.value())]);
-    }
+    if (index.IsConst()) return IndexExpr::Const(t[size_t(std::clamp<int64_t>(index.value(), 0, int64_t(t.size()) - 1))]);
     // A table that counts in equal steps is a multiplication.
     int64_t step = t.size() > 1 ? int64_t(t[1]) - t[0] : 0;
     bool even = true;
@@ -429,9 +426,7 @@ int64_t IndexExpr::Evaluate(std::span<const int64_t> axes) const {
     case Kind::kLess: return value_of(0) < value_of(1);
     case Kind::kAnd: return value_of(0) != 0 && value_of(1) != 0;
     case Kind::kTable: {
-      int64_t index = value_of(0);
-      CHECK(index >= 0 && index < int64_t(table().size()));
-      return table()[size_t(index)];
+      return table()[size_t(std::clamp<int64_t>(value_of(0), 0, int64_t(table().size()) - 1))];
     }
   }
   CHECK(false);

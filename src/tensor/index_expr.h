@@ -30,7 +30,7 @@ class IndexExpr {
   IndexExpr() : IndexExpr(Const(0)) {}
   static IndexExpr Const(int64_t value);
   static IndexExpr Axis(int axis);  // the kernel coordinate on that axis
-  // table[index]; `index` must lie inside. For gathers and permutations by constants.
+  // table[index], for gathers by constants. An index outside (behind the edge of another map) gives any entry.
   static IndexExpr Table(std::shared_ptr<const std::vector<int32_t>> table, IndexExpr index);
 
   friend IndexExpr operator+(IndexExpr a, IndexExpr b);
