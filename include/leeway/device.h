@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,6 +40,9 @@ struct OpenOptions {
   bool minimal_limits = false;  // the standard's least limits, whatever the device has
   bool tiny_limits = false;     // absurdly small ones, so that splitting code runs
   bool no_f16 = false, no_subgroups = false;
+  // Results of known-answer tests are kept in this folder between processes. Not set: the user's cache folder,
+  // $XDG_CACHE_HOME/leeway or ~/.cache/leeway. An empty string: none, they run in each.
+  std::optional<std::string> cache_folder;
   std::function<void(const std::string&)> log;  // which link of the chain was taken and why; may be null
 };
 

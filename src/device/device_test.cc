@@ -5,9 +5,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "base/strings.h"
 #include "device/backend.h"
+#include "device/known_answers.h"
+#include "device/measure.h"
 #include "device/record_check.h"
 #include "device/webgpu/adapters.h"
 #include "device/webgpu/dawn_extensions.h"
@@ -215,6 +219,52 @@ TEST_P(EveryDevice, DescribesItself) {
   EXPECT_GE(info.target.max_invocations, 128u);
   EXPECT_GE(info.target.max_storage_buffers, 8u);
   EXPECT_GE(info.target.core_count_estimate, 1u);
+}
+
+TEST_P(EveryDevice, GivesTheKnownAnswers) {
+  const DeviceInfo& info = device().info();
+  EXPECT_GE(info.known_answers.size(), 5u);
+  for (const KnownAnswer& answer : info.known_answers) EXPECT_TRUE(answer.passed) << answer.name << ": " << answer.detail;
+}
+
+TEST_P(EveryDevice, KeepsKnownAnswersAndSwitchesOffWhatFails) {
+  BackendDevice& backend = static_cast<BackendDevice&>(device());
+  const std::string folder = StrCat(testing::TempDir(), "leeway_known_answers");
+  std::filesystem::remove_all(folder);
+  ForgetKnownAnswers();
+  ASSERT_TRUE(RunKnownAnswers(backend, folder).ok());
+  ASSERT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  const std::filesystem::path file = std::filesystem::directory_iterator(folder)->path();
+  std::string text;
+  {
+    std::ifstream in(file);
+    text.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  // As if barriers had been found wrong.
+  const size_t at = text.find("1\tworkgroup barriers");
+  ASSERT_NE(at, std::string::npos) << text;
+  text[at] = '0';
+  std::ofstream(file) << text;
+  ForgetKnownAnswers();
+  ASSERT_TRUE(RunKnownAnswers(backend, folder).ok());
+  EXPECT_EQ(device().info().target.max_workgroup_bytes, 0u);
+  ForgetKnownAnswers();
+  std::filesystem::remove_all(folder);
+}
+
+TEST_P(EveryDevice, MeasuresItsSpeed) {
+  auto speed = MeasureDevice(device());
+  ASSERT_TRUE(speed.ok()) << speed.error().message;
+  EXPECT_GT(speed->read_bytes_per_second, 1e7);
+  EXPECT_LT(speed->read_bytes_per_second, 1e14);
+  EXPECT_GT(speed->f32_flops, 1e7);
+  EXPECT_LT(speed->f32_flops, 1e15);
+  EXPECT_EQ(speed->f16_flops > 0, device().info().target.f16);
+  EXPECT_GT(speed->dispatch_seconds, 1e-8);
+  EXPECT_GT(speed->round_trip_seconds, speed->dispatch_seconds / 2);
+  RecordProperty("speed", StrCat(speed->read_bytes_per_second / 1e9, " GB/s, ", speed->f32_flops / 1e9, " GFLOP/s, f16 ",
+                                 speed->f16_flops / 1e9, ", dispatch ", speed->dispatch_seconds * 1e6, " us, round trip ",
+                                 speed->round_trip_seconds * 1e6, " us"));
 }
 
 TEST_P(EveryDevice, WritesAndReadsRanges) {

@@ -3,8 +3,10 @@
 #include <cctype>
 #include <charconv>
 
+#include "base/cache_folder.h"
 #include "base/strings.h"
 #include "device/backend.h"
+#include "device/known_answers.h"
 
 namespace leeway {
 namespace {
@@ -64,6 +66,8 @@ Result<std::unique_ptr<Device>> OpenCandidate(const Candidate& candidate, const 
   ASSIGN_OR_RETURN(std::unique_ptr<BackendDevice> device, candidate.open(options));
   ApplyTables(device->mutable_info());
   if (options.minimal_limits) ApplyMinimalLimits(device->mutable_info().target);
+  RETURN_IF_ERROR_CONTEXT(RunKnownAnswers(*device, options.cache_folder.value_or(UserCacheFolder())),
+                          StrCat("while testing \"", candidate.name, "\""));
   if (options.tiny_limits) ApplyTinyLimits(device->mutable_info().target);
   return std::unique_ptr<Device>(std::move(device));
 }

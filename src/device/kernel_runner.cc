@@ -43,6 +43,8 @@ Result<PreparedKernel> PreparedKernel::Start(Device& device, const KernelRun& ru
     RETURN_IF_ERROR(device.Write(*scratch.buffer, 0, std::vector<std::byte>(binding.scratch_bytes)));
     out.scratches_.push_back(std::move(scratch));
   }
+  out.params_ = run.params;
+  out.params_.resize(std::max<size_t>(out.params_.size(), out.text_.params_bytes));
   ASSIGN_OR_RETURN(out.compiling_, device.StartCompile(out.text_));
   return out;
 }
@@ -113,7 +115,7 @@ Result<std::vector<HostTensor>> RunKernel(Device& device, const KernelRun& run) 
   dispatches.push_back(kernel.MakeDispatch());
   ASSIGN_OR_RETURN(std::unique_ptr<Recording> recording, device.Record(std::move(dispatches)));
   SubmitOptions options;
-  options.params = run.params;
+  options.params = kernel.params();
   ASSIGN_OR_RETURN(EventPtr event, device.Submit(*recording, options));
   RETURN_IF_ERROR(device.Wait(event));
   return kernel.ReadOutputs(device);

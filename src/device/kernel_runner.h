@@ -25,7 +25,7 @@ struct KernelRun {
   std::map<std::string, shader::ConstValue> consts;
   std::vector<RunTensor> tensors;
   uint32_t workgroups[3] = {1, 1, 1};
-  std::vector<std::byte> params;
+  std::vector<std::byte> params;  // one after the other, as declared; what is missing is zero
 };
 
 // A kernel with everything made for it on the device.
@@ -38,6 +38,7 @@ class PreparedKernel {
   Dispatch MakeDispatch() const;
   // The outputs as f32, i32 or u32, whatever the kernel's storage is.
   Result<std::vector<HostTensor>> ReadOutputs(Device& device) const;
+  std::span<const std::byte> params() const { return params_; }  // for SubmitOptions
   const shader::KernelText& text() const { return text_; }
   uint64_t bytes() const;  // of all tensors
 
@@ -51,6 +52,7 @@ class PreparedKernel {
     std::unique_ptr<Texture> texture;
   };
   shader::KernelText text_;
+  std::vector<std::byte> params_;
   std::vector<Placed> tensors_;
   std::vector<Placed> scratches_;  // zero when made
   Device::Compiling compiling_;

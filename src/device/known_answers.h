@@ -12,4 +12,7 @@ namespace leeway {
 // then. Results are kept for the rest of the process, and in `cache_folder` (may be empty) for the next one.
 Status RunKnownAnswers(BackendDevice& device, const std::string& cache_folder);
 
+// For tests: what this process knows; files stay.
+void ForgetKnownAnswers();
+
 }  // namespace leeway

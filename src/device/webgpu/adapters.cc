@@ -125,6 +125,10 @@ bool IsSet(const char* name) {
   return value && *value && std::strcmp(value, "0") != 0;
 }
 
+bool IsSoftwareDriver(const std::string& manifest) {
+  return manifest.find("lvp") != std::string::npos || manifest.find("swiftshader") != std::string::npos;
+}
+
 // Folders in which the Vulkan loader looks for drivers, and software drivers that lie elsewhere.
 std::vector<std::string> ManifestFiles() {
   std::vector<std::string> files;
@@ -139,10 +143,13 @@ std::vector<std::string> ManifestFiles() {
     return files;  // who names drivers wants no others
   }
   std::error_code ignored;
+  // Without a card the drivers of cards only complain, at length.
+  const bool has_cards = std::filesystem::exists("/dev/dri", ignored);
   for (const char* folder : {"/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/usr/share/vulkan/icd.d"}) {
     std::set<std::string> sorted;
     for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-      if (entry.path().extension() == ".json") sorted.insert(entry.path().string());
+      const std::string name = entry.path().filename().string();
+      if (entry.path().extension() == ".json" && (has_cards || IsSoftwareDriver(name))) sorted.insert(entry.path().string());
     }
     files.insert(files.end(), sorted.begin(), sorted.end());
   }
