@@ -275,6 +275,14 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) l
   EXPECT_NE(with_tree.find("fn unit_sum_f32(v : f32, lane : u32) -> f32 {"), std::string::npos) << with_tree;
   c.consts["lanes"] = 1;
   EXPECT_EQ(Bound(kSoftmax, c).find("unit_memory"), std::string::npos);
+  // Several subgroups leave their parts in workgroup memory; extents of whole slices need no masks.
+  c.consts["lanes"] = 32;
+  c.target.subgroup_max = 8;
+  EXPECT_NE(with_tree.find("select("), std::string::npos);
+  c.tensors = {{"x", Placed({8, 12})}, {"y", Placed({8, 12})}};
+  std::string with_parts = Bound(kSoftmax, c);
+  EXPECT_NE(with_parts.find("unit_memory_f32[lane / 8u] = part;"), std::string::npos) << with_parts;
+  EXPECT_EQ(with_parts.find("select("), std::string::npos) << with_parts;
 }
 
 TEST(Bind, ThreadsBuiltinInputsThroughCalls) {
@@ -319,7 +327,10 @@ TEST(Bind, ChecksTheWholePrelude) {
             "_ = sum4_vec4u(vec4<u32>(lane));\n_ = max4_vec4i(n.load4(0u));\n_ = min4_vec4f(vec4<f32>(1.0f));\n"
             "_ = product4_vec4f(vec4<f32>(2.0f));\n");
   EXPECT_EQ(Body("_ = min4_inside(x.load4(0, 0), 0, 5); _ = inside4(lane, 5);"),
-            "_ = min4_inside_vec4f(x.load4(0u, 0u), 0u, 5u);\n_ = inside4(lane, 5u);\n");
+            "_ = min4_inside_vec4f_5(x.load4(0u, 0u), 0u);\n_ = inside4_5(lane);\n");
+  EXPECT_EQ(Body("_ = max4_inside(x.load4(0, 0), 0, lane);"), "_ = max4_inside_vec4f(x.load4(0u, 0u), 0u, lane);\n");
+  EXPECT_EQ(Body("_ = max4_inside(x.load4(0, 0), 0, 1.5);"),
+            "k.kernel:4:35: argument 3 of max4_inside is u32, got abstract-float");
   EXPECT_EQ(Body("_ = sum4(1.0);"), "k.kernel:4:10: argument 1 of sum4 is a vector of four numbers, got f32");
   EXPECT_EQ(Body("_ = relu(true);"), "k.kernel:4:10: argument 1 of relu is a number or a vector of numbers, got bool");
   EXPECT_EQ(Body("_ = sigmoid(lane);"), "k.kernel:4:5: `-` takes a signed number, got u32");

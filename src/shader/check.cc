@@ -490,7 +490,9 @@ bool Checker::ResolveWorkgroupSize(const Function& entry) {
   known_["unit_invocations"] = double(invocations);
   // Several units in a workgroup are subgroups each only if invocations are dealt out to subgroups in order, as all drivers do
   // for workgroups whose x extent is a multiple of the subgroup's size.
-  known_["unit_is_subgroup"] = size != 0 && (size == lanes || (lanes == invocations && invocations <= size));
+  bool is_subgroup = size != 0 && (size == lanes || (lanes == invocations && invocations <= size));
+  known_["unit_is_subgroup"] = is_subgroup;
+  known_["unit_is_subgroups"] = size > 1 && !is_subgroup && lanes % size == 0;
   return true;
 }
 
@@ -581,7 +583,8 @@ std::string Checker::HiddenParameter(std::string_view builtin, Location at) {
 }
 
 Checker::FunctionState* Checker::NeedFunction(const Function& source, std::string instance, bool is_prelude,
-                                              std::vector<std::pair<std::string, Type>> types, Location call) {
+                                              std::vector<std::pair<std::string, Type>> types, Location call,
+                                              std::vector<std::pair<std::string, ExprPtr>> constants) {
   auto [found, is_new] = functions_.try_emplace(instance);
   FunctionState& state = found->second;
   if (!is_new) {
@@ -602,6 +605,14 @@ Checker::FunctionState* Checker::NeedFunction(const Function& source, std::strin
   frame.types = std::move(types);
   Frame* outer = std::exchange(frame_, &frame);
   auto check = [&] {
+    for (auto& [name, value] : constants) {
+      std::erase_if(function.parameters, [&name = name](const Parameter& p) { return p.name == name; });
+      Local local;
+      local.name = name;
+      local.type = value->type;
+      local.constant = std::move(value);
+      AddLocal(std::move(local));
+    }
     std::stable_partition(function.parameters.begin(), function.parameters.end(),
                           [](const Parameter& p) { return p.builtin.empty(); });
     for (Parameter& p : function.parameters) {

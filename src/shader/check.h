@@ -101,8 +101,10 @@ class Checker {
   bool CheckTensors();
   bool ResolveResources();
   bool ResolveWorkgroupSize(const Function& entry);
+  // `constants`: parameters (by name) that are bound in this instance and so none any more.
   FunctionState* NeedFunction(const Function& source, std::string instance, bool is_prelude,
-                              std::vector<std::pair<std::string, Type>> types, Location call);
+                              std::vector<std::pair<std::string, Type>> types, Location call,
+                              std::vector<std::pair<std::string, ExprPtr>> constants = {});
   bool IsConstructible(const Type& type, bool allow_atomics) const;
   bool ContainsAtomic(const Type& type) const;
   bool CheckBody(std::vector<StmtPtr>& body, uint8_t& exits);  // in a scope of its own

@@ -270,7 +270,7 @@ bool Checker::CheckName(ExprPtr& expr) {
     auto known = known_.find(expr->name);
     bool is_unit = expr->name.substr(0, 5) == "unit_";
     if (known != known_.end() && (!is_unit || (frame_ && frame_->is_prelude))) {
-      bool is_bool = expr->name == "has_f16" || expr->name == "is_software" || expr->name == "unit_is_subgroup";
+      bool is_bool = expr->name == "has_f16" || expr->name == "is_software" || expr->name.substr(0, 8) == "unit_is_";
       ReplaceByLiteral(*expr, is_bool ? BoolLiteral(known->second != 0) : IntLiteral(int64_t(known->second)),
                        is_bool ? Scalar::kBool : Scalar::kU32);
       return true;
@@ -760,7 +760,19 @@ bool Checker::CheckPreludeCall(ExprPtr& expr, const Function& source) {
     types = {{wanted.name, arg->type}, {"E", Type::Of(arg->type.scalar)}};
     instance = StrCat(source.name, "_", PreludeSuffix(arg->type));
   }
-  FunctionState* function = NeedFunction(source, instance, true, std::move(types), expr->at);
+  std::vector<std::pair<std::string, ExprPtr>> constants;
+  for (size_t i = count; i-- > 0;) {
+    const Parameter& p = source.parameters[i];
+    if (p.type.kind != Type::Kind::kStruct || p.type.name != "N") continue;
+    ExprPtr& arg = expr->args[i];
+    if (!Convert(arg, Type::Of(Scalar::kU32), StrCat("argument ", i + 1, " of "), source.name)) return false;
+    if (!arg->constant) continue;
+    instance = StrCat(instance, "_", arg->constant->i);
+    constants.emplace_back(p.name, std::move(arg));
+    expr->args.erase(expr->args.begin() + std::ptrdiff_t(i));
+  }
+  types.emplace_back("N", Type::Of(Scalar::kU32));
+  FunctionState* function = NeedFunction(source, instance, true, std::move(types), expr->at, std::move(constants));
   if (!function) return false;
   expr->name = instance;
   return FinishCall(*expr, *function, source.name);

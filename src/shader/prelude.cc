@@ -19,16 +19,18 @@ fn min4(v : V4) -> E { return min(min(v.x, v.y), min(v.z, v.w)); }
 fn product4(v : V4) -> E { return (v.x * v.y) * (v.z * v.w); }
 
 // Which lanes lie inside the axis.
-fn inside4(slice : u32, extent : u32) -> vec4<bool> {
+fn inside4(slice : u32, extent : N) -> vec4<bool> {
+  if extent % 4u == 0u { return vec4<bool>(true); }
   return vec4u(0u, 1u, 2u, 3u) + 4u * slice < vec4u(extent);
 }
 // v, with `outside` in the lanes beyond the edge.
-fn keep4(v : V4, slice : u32, extent : u32, outside : E) -> V4 {
+fn keep4(v : V4, slice : u32, extent : N, outside : E) -> V4 {
+  if extent % 4u == 0u { return v; }
   return select(V4(outside), v, inside4(slice, extent));
 }
-fn max4_inside(v : V4, slice : u32, extent : u32) -> E { return max4(keep4(v, slice, extent, v.x)); }
-fn min4_inside(v : V4, slice : u32, extent : u32) -> E { return min4(keep4(v, slice, extent, v.x)); }
-fn sum4_inside(v : V4, slice : u32, extent : u32) -> E { return sum4(keep4(v, slice, extent, E(0))); }
+fn max4_inside(v : V4, slice : u32, extent : N) -> E { return max4(keep4(v, slice, extent, v.x)); }
+fn min4_inside(v : V4, slice : u32, extent : N) -> E { return min4(keep4(v, slice, extent, v.x)); }
+fn sum4_inside(v : V4, slice : u32, extent : N) -> E { return sum4(keep4(v, slice, extent, E(0))); }
 
 // ---- Activations, for a float or a vector of floats ----
 
@@ -59,8 +61,9 @@ fn softplus(v : V) -> V { return max(v, V(0.0)) + log(V(1.0) + exp(-abs(v))); }
 
 // ---- Units: the invocations of a workgroup that share everything but local_invocation_id.x ----
 //
-// Where the unit is a subgroup for certain, or the workgroup is no more than one, one subgroup function does it; elsewhere a
-// tree over workgroup memory. All invocations of the workgroup call these in uniform control flow and all get the result.
+// Where the unit is a subgroup for certain, or the workgroup is no more than one, one subgroup function does it. Where it is
+// several subgroups, each leaves its part in workgroup memory; elsewhere a tree over workgroup memory does it all. All
+// invocations of the workgroup call these in uniform control flow and all get the result.
 
 var<workgroup> unit_memory : array<V, unit_invocations>;
 
@@ -69,6 +72,16 @@ fn unit_sum(v : V, @builtin(local_invocation_index) lane : u32) -> V {
     return v;
   } else if unit_is_subgroup {
     return subgroupAdd(v);
+  } else if unit_is_subgroups {
+    const parts = unit_lanes / subgroup_size;
+    let part = subgroupAdd(v);
+    workgroupBarrier();
+    if lane % subgroup_size == 0u { unit_memory[lane / subgroup_size] = part; }
+    workgroupBarrier();
+    let first = lane / unit_lanes * parts;
+    var total = unit_memory[first];
+    for (var i = 1u; i < parts; i++) { total += unit_memory[first + i]; }
+    return total;
   } else {
     workgroupBarrier();
     unit_memory[lane] = v;
@@ -87,6 +100,16 @@ fn unit_max(v : V, @builtin(local_invocation_index) lane : u32) -> V {
     return v;
   } else if unit_is_subgroup {
     return subgroupMax(v);
+  } else if unit_is_subgroups {
+    const parts = unit_lanes / subgroup_size;
+    let part = subgroupMax(v);
+    workgroupBarrier();
+    if lane % subgroup_size == 0u { unit_memory[lane / subgroup_size] = part; }
+    workgroupBarrier();
+    let first = lane / unit_lanes * parts;
+    var total = unit_memory[first];
+    for (var i = 1u; i < parts; i++) { total = max(total, unit_memory[first + i]); }
+    return total;
   } else {
     workgroupBarrier();
     unit_memory[lane] = v;
@@ -105,6 +128,16 @@ fn unit_min(v : V, @builtin(local_invocation_index) lane : u32) -> V {
     return v;
   } else if unit_is_subgroup {
     return subgroupMin(v);
+  } else if unit_is_subgroups {
+    const parts = unit_lanes / subgroup_size;
+    let part = subgroupMin(v);
+    workgroupBarrier();
+    if lane % subgroup_size == 0u { unit_memory[lane / subgroup_size] = part; }
+    workgroupBarrier();
+    let first = lane / unit_lanes * parts;
+    var total = unit_memory[first];
+    for (var i = 1u; i < parts; i++) { total = min(total, unit_memory[first + i]); }
+    return total;
   } else {
     workgroupBarrier();
     unit_memory[lane] = v;
@@ -150,6 +183,14 @@ const Function* FindPreludeFunction(std::string_view name) { return Find(TheInde
 const VarDecl* FindPreludeVar(std::string_view name) { return Find(TheIndex().vars, name); }
 
 bool IsPreludeInstanceName(std::string_view name) {
+  if (name.empty()) return false;
+  if (name.back() >= '0' && name.back() <= '9') {  // max4_inside_vec4f_1000: a constant that is bound
+    std::string_view rest = name.substr(0, name.find_last_not_of("0123456789") + 1);
+    if (!rest.empty() && rest.back() == '_') {
+      rest.remove_suffix(1);
+      if (FindPreludeFunction(rest) || IsPreludeInstanceName(rest)) return true;
+    }
+  }
   size_t mark = name.rfind('_');
   if (const Function* f = FindPreludeFunction(name)) {  // as it stands, if it is not generic
     bool is_generic = false;
