@@ -261,7 +261,7 @@ TEST_P(EveryDevice, MeasuresItsSpeed) {
   EXPECT_LT(speed->f32_flops, 1e15);
   EXPECT_EQ(speed->f16_flops > 0, device().info().target.f16);
   EXPECT_GT(speed->dispatch_seconds, 1e-8);
-  EXPECT_GT(speed->round_trip_seconds, speed->dispatch_seconds / 2);
+  EXPECT_GT(speed->round_trip_seconds, 1e-7);
   RecordProperty("speed", StrCat(speed->read_bytes_per_second / 1e9, " GB/s, ", speed->f32_flops / 1e9, " GFLOP/s, f16 ",
                                  speed->f16_flops / 1e9, ", dispatch ", speed->dispatch_seconds * 1e6, " us, round trip ",
                                  speed->round_trip_seconds * 1e6, " us"));

@@ -139,7 +139,7 @@ Result<std::unique_ptr<DevicePlan>> DevicePlan::Make(const LaunchPlan& plan, Dev
     }
     if (!status.ok()) return WithContext(status.error(), StrCat("while compiling kernel ", kernel.name));
     (pending[k].from_cache ? objects->report.cache_hits : objects->report.cache_misses)++;
-    if (!pending[k].from_cache && !cache.folder().empty()) {
+    if (!pending[k].from_cache && !cache.folder().empty() && !device.info().driver_caches_programs) {
       const auto binary = device.PipelineBinary(*objects->pipelines[k]);
       if (!binary.empty()) cache.Store(CacheKey(kernel, device.info()), binary);
     }

@@ -18,8 +18,11 @@ struct MemoryItem {
   int first = 0, last = 0;  // steps during which it is alive, both included
 };
 
+// Of offsets and sizes in buffers: a multiple of what every known device asks (WebGPU 256, NVIDIA's OpenCL 512).
+inline constexpr int64_t kOffsetAlignment = 512;
+
 struct MemoryRules {
-  int64_t alignment = 256;  // of offsets and sizes
+  int64_t alignment = kOffsetAlignment;
   int64_t max_buffer_bytes = int64_t(1) << 62;
   bool reuse = true;  // false: every item has bytes of its own
 };

@@ -78,14 +78,14 @@ TEST(MemoryPlan, FindsTheFaultsThatItIsAskedFor) {
   MemoryPlan plan;
   plan.buffer_bytes = {1024};
   plan.slots = {{0, 0}, {0, 256}};
-  EXPECT_NE(FindMemoryPlanFault(items, {}, {}, plan).find("overlap"), std::string::npos);
+  EXPECT_NE(FindMemoryPlanFault(items, {.alignment = 256}, {}, plan).find("overlap"), std::string::npos);
   plan.slots = {{0, 0}, {0, 100}};
-  EXPECT_NE(FindMemoryPlanFault(items, {}, {}, plan).find("multiple of 256"), std::string::npos);
+  EXPECT_NE(FindMemoryPlanFault(items, {.alignment = 256}, {}, plan).find("multiple of 256"), std::string::npos);
   plan.slots = {{0, 0}, {0, 768}};
-  EXPECT_NE(FindMemoryPlanFault(items, {}, {}, plan).find("beyond"), std::string::npos);
+  EXPECT_NE(FindMemoryPlanFault(items, {.alignment = 256}, {}, plan).find("beyond"), std::string::npos);
   plan.slots = {{0, 0}, {0, 512}};
-  EXPECT_EQ(FindMemoryPlanFault(items, {}, {}, plan), "");
-  EXPECT_NE(FindMemoryPlanFault(items, {}, {{0, 1}}, plan).find("share a buffer"), std::string::npos);
+  EXPECT_EQ(FindMemoryPlanFault(items, {.alignment = 256}, {}, plan), "");
+  EXPECT_NE(FindMemoryPlanFault(items, {.alignment = 256}, {{0, 1}}, plan).find("share a buffer"), std::string::npos);
 }
 
 TEST(MemoryPlan, DrawsEveryItem) {

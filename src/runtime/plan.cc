@@ -679,7 +679,7 @@ class Planner {
     plan_.memory.strategy = plan_.activation_plan.strategy;
     for (const auto& resource : plan_.resources) {
       if (resource.kind == PlanResource::Kind::kInput || resource.kind == PlanResource::Kind::kOutput) {
-        plan_.memory.io_bytes += (resource.size_bytes + 255) / 256 * 256;
+        plan_.memory.io_bytes += (resource.size_bytes + kOffsetAlignment - 1) / kOffsetAlignment * kOffsetAlignment;
       }
     }
     plan_.memory.total_bytes =
@@ -725,7 +725,7 @@ class Planner {
     int number = 0;
     for (int r : group) {
       PlanResource& resource = plan_.resources[size_t(r)];
-      const uint64_t size = (resource.size_bytes + 255) / 256 * 256;
+      const uint64_t size = (resource.size_bytes + kOffsetAlignment - 1) / kOffsetAlignment * kOffsetAlignment;
       if (size > max_buffer) {
         return Error{Code::kUnsupported, StrCat("Weights ", resource.name, " need ", size,
                                                 " bytes, more than the greatest buffer of the device (", max_buffer, ").")};
