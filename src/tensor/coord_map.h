@@ -14,8 +14,8 @@ Result<CoordMap> BroadcastMap(const Shape& from, const Shape& to);
 // Row-major order kept: coordinates in `to` -> coordinates in `from` (reshape).
 CoordMap ReshapeMap(const Shape& from, const Shape& to);
 
-// The same map over coordinates of a tensor of shape `over`: needless divisions and conditions are gone, and where nothing is left
-// of it, it is the identity. `to` is the shape that it maps to.
+// The same map over coordinates of a tensor of shape `over`: needless divisions and conditions are gone, and where nothing is
+// left of it, it is the identity. `to` is the shape that it maps to.
 CoordMap SimplifiedMap(CoordMap map, const Shape& over, const Shape& to);
 // The inverse of a map that takes each coordinate on from one axis of `over` (a permutation, with axes of extent 1 added or
 // dropped); none where the map is not of that kind or not one to one.
