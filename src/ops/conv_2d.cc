@@ -1,8 +1,12 @@
 // conv_2d: y[n, r, c, o] = bias[o] + sum over taps and input channels of x * w[o, ky, kx, i]. With g groups w has 1/g of the
 // input channels, and output channel o reads the input channels of its group.
-//   direct   one invocation per slice of four output channels and four neighbouring pixels; any shape, any target
+//   direct     one invocation per slice of four output channels and four neighbouring pixels; any shape, any target
+//   pointwise  1x1 without padding: four pixels and two slices of output channels, so that a load feeds twice the arithmetic
+//   split      small outputs on a GPU with many cores: the sum over taps and input channels is cut among the lanes of a
+//              workgroup, since one invocation's chain of loads would take longer than all the arithmetic
 #include <algorithm>
 
+#include "ops/assemble.h"
 #include "ops/conv_shape.h"
 #include "ops/dispatch.h"
 #include "ops/weights.h"
@@ -141,6 +145,146 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) l
 }
 )";
 
+constexpr std::string_view kPointwise = R"(
+tensor x[pixel, channel] : read;
+weights w[input, output];
+weights bias[output];
+tensor y[pixel, channel] : write;
+const groups_per_row : u32;
+const input_slices : u32;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = (group.y * groups_per_row + group.x) * 64u + lane;
+  let slices = (y.channel + 3u) / 4u;
+  let pairs = (slices + 1u) / 2u;
+  let pixel = index / pairs * 4u;
+  if (pixel >= y.pixel) { return; }
+  let a = index % pairs * 2u;
+  let b = min(a + 1u, slices - 1u);
+  // Beyond the last pixel the last one is read again: a load without a condition is cheaper than the work it saves.
+  let last = y.pixel - 1u;
+  let p1 = min(pixel + 1u, last);
+  let p2 = min(pixel + 2u, last);
+  let p3 = min(pixel + 3u, last);
+  var a0 = bias.load4(a);
+  var a1 = a0;
+  var a2 = a0;
+  var a3 = a0;
+  var b0 = bias.load4(b);
+  var b1 = b0;
+  var b2 = b0;
+  var b3 = b0;
+  for (var s = 0u; s < input_slices; s++) {
+    let v0 = x.load4(pixel, s);
+    let v1 = x.load4(p1, s);
+    let v2 = x.load4(p2, s);
+    let v3 = x.load4(p3, s);
+    var wa = w.load4(4u * s, a);
+    var wb = w.load4(4u * s, b);
+    a0 += wa * v0.x;
+    a1 += wa * v1.x;
+    a2 += wa * v2.x;
+    a3 += wa * v3.x;
+    b0 += wb * v0.x;
+    b1 += wb * v1.x;
+    b2 += wb * v2.x;
+    b3 += wb * v3.x;
+    wa = w.load4(4u * s + 1u, a);
+    wb = w.load4(4u * s + 1u, b);
+    a0 += wa * v0.y;
+    a1 += wa * v1.y;
+    a2 += wa * v2.y;
+    a3 += wa * v3.y;
+    b0 += wb * v0.y;
+    b1 += wb * v1.y;
+    b2 += wb * v2.y;
+    b3 += wb * v3.y;
+    wa = w.load4(4u * s + 2u, a);
+    wb = w.load4(4u * s + 2u, b);
+    a0 += wa * v0.z;
+    a1 += wa * v1.z;
+    a2 += wa * v2.z;
+    a3 += wa * v3.z;
+    b0 += wb * v0.z;
+    b1 += wb * v1.z;
+    b2 += wb * v2.z;
+    b3 += wb * v3.z;
+    wa = w.load4(4u * s + 3u, a);
+    wb = w.load4(4u * s + 3u, b);
+    a0 += wa * v0.w;
+    a1 += wa * v1.w;
+    a2 += wa * v2.w;
+    a3 += wa * v3.w;
+    b0 += wb * v0.w;
+    b1 += wb * v1.w;
+    b2 += wb * v2.w;
+    b3 += wb * v3.w;
+  }
+  y.store4(a0, pixel, a);
+  if (pixel + 1u < y.pixel) { y.store4(a1, pixel + 1u, a); }
+  if (pixel + 2u < y.pixel) { y.store4(a2, pixel + 2u, a); }
+  if (pixel + 3u < y.pixel) { y.store4(a3, pixel + 3u, a); }
+  if (a + 1u < slices) {
+    y.store4(b0, pixel, b);
+    if (pixel + 1u < y.pixel) { y.store4(b1, pixel + 1u, b); }
+    if (pixel + 2u < y.pixel) { y.store4(b2, pixel + 2u, b); }
+    if (pixel + 3u < y.pixel) { y.store4(b3, pixel + 3u, b); }
+  }
+}
+)";
+
+constexpr std::string_view kSplit = R"(
+tensor x[batch, row, column, channel] : read;
+weights w[tap_row, tap_column, input, output];
+weights bias[output];
+tensor y[batch, row, column, channel] : write;
+const groups_per_row : u32;
+const split : u32;     // lanes that share one slice of one pixel; divides 64
+const stride_y : i32;
+const stride_x : i32;
+const dilation_y : i32;
+const dilation_x : i32;
+const before_y : i32;
+const before_x : i32;
+const input_slices : u32;
+var<workgroup> parts : array<vec4f, 64>;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  // Neighbouring lanes take neighbouring slices of the same part: their weights lie side by side.
+  let outputs_per_group = 64u / split;
+  let part = lane / outputs_per_group;
+  let index = (group.y * groups_per_row + group.x) * outputs_per_group + lane % outputs_per_group;
+  let slices = (y.channel + 3u) / 4u;
+  let is_inside = index < y.batch * y.row * y.column * slices;
+  let slice = index % slices;
+  let column = index / slices % y.column;
+  let row = index / (slices * y.column) % y.row;
+  let batch = index / (slices * y.column * y.row);
+  let top = i32(row) * stride_y - before_y;
+  let left = i32(column) * stride_x - before_x;
+  var sum = vec4f(0.0);
+  if (is_inside) {
+    for (var k = part; k < w.tap_row * w.tap_column * input_slices; k += split) {
+      let s = k % input_slices;
+      let kx = k / input_slices % w.tap_column;
+      let ky = k / (input_slices * w.tap_column);
+      let v = x.load4_or_zero(batch, top + i32(ky) * dilation_y, left + i32(kx) * dilation_x, s);
+      sum += w.load4(ky, kx, 4u * s, slice) * v.x + w.load4(ky, kx, 4u * s + 1u, slice) * v.y +
+             w.load4(ky, kx, 4u * s + 2u, slice) * v.z + w.load4(ky, kx, 4u * s + 3u, slice) * v.w;
+    }
+  }
+  parts[lane] = sum;
+  workgroupBarrier();
+  if (part == 0u && is_inside) {
+    var total = bias.load4(slice);
+    for (var p = 0u; p < split; p++) { total += parts[p * outputs_per_group + lane]; }
+    y.store4(total, batch, row, column, slice);
+  }
+}
+)";
+
 // Weights as [tap row, tap column, input channel, output channel], input channels filled up with zeros to whole slices. Groups
 // become zeros between channels of different groups.
 void AddPackedWeights(OpPlan& plan, KernelDispatch& dispatch, const KernelRequest& request) {
@@ -158,6 +302,11 @@ void AddPackedWeights(OpPlan& plan, KernelDispatch& dispatch, const KernelReques
   AddWeights(plan, dispatch, request, "w", 1, Shape{w[1], w[2], 4 * Slices(channels), w[0]}, std::move(map));
 }
 
+double Flops(const KernelRequest& request) {
+  const Shape &w = InputShape(request.call, 1), &y = request.call.outputs[0].shape;
+  return 2.0 * double(y.element_count()) * double(w.element_count()) / double(y[3]);
+}
+
 Result<OpPlan> PlanDirect(const KernelRequest& request) {
   const OpCall& call = request.call;
   ASSIGN_OR_RETURN(ConvAxes axes, Windows(call));
@@ -173,12 +322,86 @@ Result<OpPlan> PlanDirect(const KernelRequest& request) {
                      {"before_y", double(axes.y.before)},     {"before_x", double(axes.x.before)},
                      {"input_slices", double(Slices(x[3]))}};
   SetLinearGrid(dispatch, request, y[0] * y[1] * DivideUp(y[2], 4) * Slices(y[3]));
-  dispatch.flops = 2.0 * double(y.element_count()) * double(InputShape(call, 1).element_count()) / double(y[3]);
+  dispatch.flops = Flops(request);
+  plan.dispatches.push_back(std::move(dispatch));
+  return plan;
+}
+
+bool AcceptPointwise(const KernelRequest& request) {
+  const Result<ConvAxes> axes = Windows(request.call);
+  const Shape &x = InputShape(request.call, 0), &w = InputShape(request.call, 1), &y = request.call.outputs[0].shape;
+  return axes.ok() && w[1] == 1 && w[2] == 1 && w[3] == x[3] && axes->y.stride == 1 && axes->x.stride == 1 && y[1] == x[1] &&
+         y[2] == x[2];
+}
+
+Result<OpPlan> PlanPointwise(const KernelRequest& request) {
+  const Shape &x = InputShape(request.call, 0), &w = InputShape(request.call, 1), &y = request.call.outputs[0].shape;
+  OpPlan plan;
+  if (y.element_count() == 0) return plan;
+  const int64_t pixels = y[0] * y[1] * y[2], channels = x[3];
+  const Shape x_flat{pixels, channels}, y_flat{pixels, y[3]};
+  KernelDispatch dispatch{.kernel_name = "conv_2d_pointwise", .kernel_text = kPointwise, .stores_result = true};
+  dispatch.tensors = {InputArgument("x", 0, x_flat, ReshapeMap(x, x_flat)),
+                      OutputArgument("y", 0, y_flat, ReshapeMap(y, y_flat))};
+  const IndexExpr input = IndexExpr::Axis(0), zero = IndexExpr::Const(0);
+  CoordMap map{.coords = {IndexExpr::Axis(1), zero, zero, input}};
+  if (channels % 4 != 0) map.inside = Less(input, IndexExpr::Const(channels));
+  AddWeights(plan, dispatch, request, "w", 1, Shape{4 * Slices(channels), w[0]}, std::move(map));
+  AddBias(plan, dispatch, request, "bias", 2, 1, y[3]);
+  dispatch.consts = {{"input_slices", double(Slices(channels))}};
+  SetLinearGrid(dispatch, request, DivideUp(pixels, 4) * DivideUp(Slices(y[3]), 2));
+  dispatch.flops = Flops(request);
+  plan.dispatches.push_back(std::move(dispatch));
+  return plan;
+}
+
+// How many lanes share one slice of one pixel, so that the device has enough to do; 1: no need to split.
+int64_t LanesPerOutput(const KernelRequest& request) {
+  const Shape &x = InputShape(request.call, 0), &w = InputShape(request.call, 1), &y = request.call.outputs[0].shape;
+  const int64_t outputs = y[0] * y[1] * y[2] * Slices(y[3]), terms = w[1] * w[2] * Slices(x[3]);
+  // Enough invocations to hide a load's way to the second-level cache on every core.
+  const int64_t wanted = int64_t{1024} * std::max<int64_t>(request.target.core_count_estimate, 16);
+  int64_t lanes = 1;
+  while (lanes < 16 && outputs * lanes * 2 <= wanted && lanes * 2 <= terms) lanes *= 2;
+  return lanes;
+}
+
+bool AcceptSplit(const KernelRequest& request) {
+  return !request.target.is_software && request.call.outputs[0].shape.element_count() > 0 && LanesPerOutput(request) > 1;
+}
+
+Result<OpPlan> PlanSplit(const KernelRequest& request) {
+  ASSIGN_OR_RETURN(ConvAxes axes, Windows(request.call));
+  const Shape &x = InputShape(request.call, 0), &y = request.call.outputs[0].shape;
+  const int64_t lanes = std::max<int64_t>(LanesPerOutput(request), 2);
+  OpPlan plan;
+  KernelDispatch dispatch{.kernel_name = "conv_2d_split", .kernel_text = kSplit, .stores_result = true};
+  dispatch.tensors = {InputArgument("x", 0), OutputArgument("y", 0)};
+  AddPackedWeights(plan, dispatch, request);
+  AddBias(plan, dispatch, request, "bias", 2, 1, y[3]);
+  dispatch.consts = {{"split", double(lanes)},
+                     {"stride_y", double(axes.y.stride)},
+                     {"stride_x", double(axes.x.stride)},
+                     {"dilation_y", double(axes.y.dilation)},
+                     {"dilation_x", double(axes.x.dilation)},
+                     {"before_y", double(axes.y.before)},
+                     {"before_x", double(axes.x.before)},
+                     {"input_slices", double(Slices(x[3]))}};
+  SetGroupGrid(dispatch, request, DivideUp(y[0] * y[1] * y[2] * Slices(y[3]) * lanes, 64));
+  dispatch.flops = Flops(request);
   plan.dispatches.push_back(std::move(dispatch));
   return plan;
 }
 
 constexpr KernelVariant kVariants[] = {
+    {.name = "split",
+     .what = "the sum of one slice of one pixel cut among lanes of a workgroup: small outputs on big GPUs",
+     .accepts = AcceptSplit,
+     .plan = PlanSplit},
+    {.name = "pointwise",
+     .what = "1x1: two slices of output channels and four pixels per invocation",
+     .accepts = AcceptPointwise,
+     .plan = PlanPointwise},
     {.name = "direct",
      .what = "one slice of output channels and four pixels per invocation",
      .accepts = AcceptAlways,

@@ -1,6 +1,7 @@
 // average_pool_2d, max_pool_2d, l2_pool_2d: mean, largest or root of the mean square of each window, channel by channel. Pixels
 // that same padding adds are no part of a window; those of a folded PAD are zeros that count.
 //   direct   one invocation per slice of four channels of a pixel
+//   tree     big windows on GPUs: a workgroup per slice, the window cut among its lanes
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -146,13 +147,78 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) l
 }
 )";
 
+constexpr std::string_view kTree = R"(
+tensor x[batch, row, column, channel] : read;
+tensor y[batch, row, column, channel] : write;
+const groups_per_row : u32;
+const operation : u32;  // 0 mean, 1 largest, 2 root of the mean square
+const kernel_y : i32;
+const kernel_x : i32;
+const stride_y : i32;
+const stride_x : i32;
+const before_y : i32;
+const before_x : i32;
+const first_row : i32;
+const end_row : i32;
+const first_column : i32;
+const end_column : i32;
+var<workgroup> parts : array<vec4f, 256>;
+
+fn join(a : vec4f, b : vec4f) -> vec4f {
+  if (operation == 1u) { return max(a, b); }
+  return a + b;
+}
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = group.y * groups_per_row + group.x;
+  let slices = (y.channel + 3u) / 4u;
+  if (index >= y.batch * y.row * y.column * slices) { return; }
+  let slice = index % slices;
+  let column = index / slices % y.column;
+  let row = index / (slices * y.column) % y.row;
+  let batch = index / (slices * y.column * y.row);
+  let top = i32(row) * stride_y - before_y;
+  let left = i32(column) * stride_x - before_x;
+  let low_y = max(top, first_row);
+  let high_y = min(top + kernel_y, end_row);
+  let low_x = max(left, first_column);
+  let high_x = min(left + kernel_x, end_column);
+  let width = u32(high_x - low_x);
+  let count = u32(high_y - low_y) * width;
+  var value = vec4f(0.0);
+  if (operation == 1u) { value = vec4f(-3.4e38); }
+  for (var i = lane; i < count; i += 256u) {
+    let v = x.load4_or_zero(batch, low_y + i32(i / width), low_x + i32(i % width), slice);
+    if (operation == 2u) {
+      value += v * v;
+    } else {
+      value = join(value, v);
+    }
+  }
+  parts[lane] = value;
+  workgroupBarrier();
+  for (var half = 128u; half > 0u; half = half / 2u) {
+    if (lane < half) { parts[lane] = join(parts[lane], parts[lane + half]); }
+    workgroupBarrier();
+  }
+  if (lane == 0u) {
+    value = parts[0];
+    if (operation == 0u) { value = value / f32(count); }
+    if (operation == 2u) { value = sqrt(value / f32(count)); }
+    y.store4(value, batch, row, column, slice);
+  }
+}
+)";
+
 template <Pool pool>
-Result<OpPlan> PlanDirect(const KernelRequest& request) {
+Result<OpPlan> Plan(const KernelRequest& request, bool tree) {
   ASSIGN_OR_RETURN(ConvAxes axes, Windows(request.call, Name(pool)));
   const Shape& y = request.call.outputs[0].shape;
   OpPlan plan;
   if (y.element_count() == 0) return plan;
-  KernelDispatch dispatch{.kernel_name = "pool_2d_direct", .kernel_text = kDirect, .stores_result = true};
+  KernelDispatch dispatch{
+      .kernel_name = tree ? "pool_2d_tree" : "pool_2d_direct", .kernel_text = tree ? kTree : kDirect, .stores_result = true};
   dispatch.tensors = {InputArgument("x", 0), OutputArgument("y", 0)};
   dispatch.consts = {{"operation", double(int(pool))},
                      {"kernel_y", double(axes.y.kernel)},
@@ -165,19 +231,47 @@ Result<OpPlan> PlanDirect(const KernelRequest& request) {
                      {"end_row", double(axes.y.input + axes.y.explicit_after)},
                      {"first_column", double(-axes.x.explicit_before)},
                      {"end_column", double(axes.x.input + axes.x.explicit_after)}};
-  SetLinearGrid(dispatch, request, y[0] * y[1] * y[2] * Slices(y[3]));
+  const int64_t outputs = y[0] * y[1] * y[2] * Slices(y[3]);
+  if (tree) {
+    SetGroupGrid(dispatch, request, outputs);
+  } else {
+    SetLinearGrid(dispatch, request, outputs);
+  }
   dispatch.flops = double(y.element_count()) * double(axes.y.kernel * axes.x.kernel);
   plan.dispatches.push_back(std::move(dispatch));
   return plan;
 }
 
 template <Pool pool>
-constexpr KernelVariant kDirectVariant = {.name = "direct",
-                                          .what = "one slice of channels of a pixel per invocation",
-                                          .accepts = AcceptAlways,
-                                          .plan = PlanDirect<pool>};
+Result<OpPlan> PlanDirect(const KernelRequest& request) {
+  return Plan<pool>(request, false);
+}
 template <Pool pool>
-constexpr OpKernels kKernels = {.variants = {&kDirectVariant<pool>, 1}};
+Result<OpPlan> PlanTree(const KernelRequest& request) {
+  return Plan<pool>(request, true);
+}
+
+// Windows of many elements with few outputs: one invocation's chain of loads would leave the rest of the GPU idle.
+template <Pool pool>
+bool AcceptTree(const KernelRequest& request) {
+  const Result<ConvAxes> axes = Windows(request.call, Name(pool));
+  return axes.ok() && !request.target.is_software && request.target.max_invocations >= 256 &&
+         axes->y.kernel * axes->x.kernel >= 64 && request.call.outputs[0].shape.element_count() > 0;
+}
+
+template <Pool pool>
+constexpr KernelVariant kVariants[] = {
+    {.name = "tree",
+     .what = "a workgroup per output slice, its window cut among the lanes: big windows on GPUs",
+     .accepts = AcceptTree<pool>,
+     .plan = PlanTree<pool>},
+    {.name = "direct",
+     .what = "one slice of channels of a pixel per invocation",
+     .accepts = AcceptAlways,
+     .plan = PlanDirect<pool>},
+};
+template <Pool pool>
+constexpr OpKernels kKernels = {.variants = kVariants<pool>};
 
 }  // namespace
 
