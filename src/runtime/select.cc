@@ -62,6 +62,8 @@ DType StoredDType(DType dtype, TensorRole role, DType source, Precision precisio
           return target.f16 && (precision == Precision::kF16 || dtype == DType::kF16) ? DType::kF16 : DType::kF32;
         case TensorRole::kWeights:
           if (target.f16 && precision == Precision::kF16) return DType::kF16;
+          // A CPU that plays GPU takes several instructions to widen a half, and has the memory.
+          if (target.is_software) return DType::kF32;
           return dtype == DType::kF16 || source == DType::kF16 ? DType::kF16 : DType::kF32;
         case TensorRole::kInput:
         case TensorRole::kOutput: return dtype == DType::kF16 && target.f16 ? DType::kF16 : DType::kF32;
