@@ -1,11 +1,13 @@
 // The leeway command.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 
 #include "cli/common.h"
 
 int main(int argc, char** argv) {
   using namespace leeway::cli;
+  setenv("LEEWAY_QUIET_DRIVERS", "1", 0);  // what matters of their remarks is in the reports
   CLI::App app{"Runs machine-learning models on whatever GPU this machine has."};
   app.require_subcommand(1);
   app.set_version_flag("--version", leeway::VersionText());

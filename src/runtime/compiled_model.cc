@@ -117,6 +117,7 @@ Result<std::shared_ptr<Device>> OpenFor(const CompileOptions& options) {
   if (options.shared_device) return options.shared_device;
   OpenOptions open = options.device_options;
   if (!open.log) open.log = options.log;
+  if (!open.cache_folder) open.cache_folder = options.cache_folder;
   return OpenSharedDevice(options.device, open);
 }
 

@@ -1,5 +1,9 @@
 #include "device/webgpu/adapters.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -43,6 +47,34 @@ class ManifestScope {
   bool had_[2] = {};
 };
 
+bool IsSet(const char* name) {
+  const char* value = std::getenv(name);
+  return value && *value && std::strcmp(value, "0") != 0;
+}
+
+// Dawn writes some remarks about drivers straight to stderr, whatever its instance was told ("artificially reduced ..."). A
+// program that owns its stderr, as the leeway command does, sets LEEWAY_QUIET_DRIVERS, and then they go nowhere.
+class QuietScope {
+ public:
+  QuietScope() {
+    if (!IsSet("LEEWAY_QUIET_DRIVERS")) return;
+    std::fflush(stderr);
+    kept_ = dup(STDERR_FILENO);
+    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (kept_ >= 0 && nowhere >= 0) dup2(nowhere, STDERR_FILENO);
+    if (nowhere >= 0) close(nowhere);
+  }
+  ~QuietScope() {
+    if (kept_ < 0) return;
+    std::fflush(stderr);
+    dup2(kept_, STDERR_FILENO);
+    close(kept_);
+  }
+
+ private:
+  int kept_ = -1;
+};
+
 Result<OwnedInstance> MakeInstance() {
   const Api& api = GetApi().value();
   const WGPUInstanceFeatureName wanted = WGPUInstanceFeatureName_TimedWaitAny;
@@ -76,8 +108,11 @@ Result<OwnedAdapter> RequestAdapter(WGPUInstance instance, WGPUPowerPreference p
   callback.callback = [](WGPURequestAdapterStatus, WGPUAdapter adapter, WGPUStringView message, void* user, void*) {
     *static_cast<Answer*>(user) = {adapter, Text(message), true};
   };
-  api.InstanceRequestAdapter(instance, &options, callback);
-  PumpUntil(instance, answer.done);
+  {
+    QuietScope quiet;
+    api.InstanceRequestAdapter(instance, &options, callback);
+    PumpUntil(instance, answer.done);
+  }
   if (!answer.adapter) return Error{Code::kNotFound, StrCat("WebGPU offers no adapter: ", answer.message, ".")};
   return OwnedAdapter(answer.adapter);
 }
@@ -118,11 +153,6 @@ DeviceAnswer RequestDevice(WGPUInstance instance, WGPUAdapter adapter, const WGP
   api.AdapterRequestDevice(adapter, &descriptor, callback);
   PumpUntil(instance, answer.done);
   return answer;
-}
-
-bool IsSet(const char* name) {
-  const char* value = std::getenv(name);
-  return value && *value && std::strcmp(value, "0") != 0;
 }
 
 bool IsSoftwareDriver(const std::string& manifest) {
