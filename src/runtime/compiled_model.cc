@@ -124,7 +124,7 @@ Result<std::shared_ptr<Device>> OpenFor(const CompileOptions& options) {
 PassOptions PassOptionsOf(const CompileOptions& options) {
   PassOptions passes;
   passes.disabled = options.disabled_passes;
-  if (passes.disabled.contains("all")) {
+  if (passes.disabled.erase("all") > 0) {
     for (const auto& pass : AllPasses()) passes.disabled.insert(pass.name);
   }
   return passes;
