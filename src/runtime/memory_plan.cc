@@ -50,7 +50,7 @@ struct Placer {
       if (rival) continue;
       int64_t gap = 0;
       const int64_t offset = OffsetIn(buffer, item, &gap);
-      if (offset + size > rules.max_buffer_bytes) continue;
+      if (offset + size > rules.max_buffer_bytes || (items[size_t(item)].at_start && offset > 0)) continue;
       const int64_t growth = std::max<int64_t>(0, offset + size - buffer_bytes[size_t(buffer)]);
       if (best_buffer < 0 || growth < best_growth || (growth == best_growth && gap < best_gap)) {
         best_buffer = buffer;
@@ -168,6 +168,7 @@ std::string FindMemoryPlanFault(std::span<const MemoryItem> items, const MemoryR
     if (slot.offset_bytes < 0 || slot.offset_bytes % rules.alignment != 0) {
       return StrCat(items[i].name, " lies at offset ", slot.offset_bytes, ", not a multiple of ", rules.alignment);
     }
+    if (items[i].at_start && slot.offset_bytes != 0) return StrCat(items[i].name, " does not lie at the start of its buffer");
     const int64_t buffer_bytes = plan.buffer_bytes[size_t(slot.buffer)];
     if (slot.offset_bytes + items[i].size_bytes > buffer_bytes || buffer_bytes > rules.max_buffer_bytes) {
       return StrCat(items[i].name, " ends beyond its buffer of ", buffer_bytes, " bytes");

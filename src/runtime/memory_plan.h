@@ -16,6 +16,7 @@ struct MemoryItem {
   std::string name;
   int64_t size_bytes = 0;
   int first = 0, last = 0;  // steps during which it is alive, both included
+  bool at_start = false;    // must lie at offset 0 of its buffer
 };
 
 // Of offsets and sizes in buffers: a multiple of what every known device asks (WebGPU 256, NVIDIA's OpenCL 512).

@@ -58,6 +58,9 @@ TEST(MemoryPlan, RandomLifetimesNeverOverlap) {
     MemoryRules rules;
     if (seed % 3 == 1) rules.max_buffer_bytes = 8192;
     if (seed % 5 == 4) rules.reuse = false;
+    if (seed % 7 == 3) {
+      for (auto& item : items) item.at_start = random() % 3 == 0;
+    }
     MemoryConflicts conflicts;
     if (seed % 2 == 1 && items.size() > 1) {
       for (int i = 0; i < 20; ++i) {

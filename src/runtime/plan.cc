@@ -687,6 +687,11 @@ class Planner {
     return {};
   }
 
+  // PoCL makes no image of a part of a buffer.
+  bool NeedsOwnStart(const PlanResource& resource) const {
+    return target().image_buffer && resource.placement.storage == Storage::kImageBuffer;
+  }
+
   static bool IsTextureResource(const PlanResource& resource) {
     if (resource.kind == PlanResource::Kind::kKernelScratch) return false;
     const Storage storage = resource.placement.storage;
@@ -700,7 +705,8 @@ class Planner {
     for (int r : group) {
       const PlanResource& resource = plan_.resources[size_t(r)];
       index[r] = int(items.size());
-      items.push_back({resource.name, int64_t(resource.size_bytes), resource.first, std::max(resource.first, resource.last)});
+      items.push_back({resource.name, int64_t(resource.size_bytes), resource.first, std::max(resource.first, resource.last),
+                       NeedsOwnStart(resource)});
     }
     MemoryConflicts conflicts;
     for (auto [a, b] : conflicts_) {
@@ -729,6 +735,12 @@ class Planner {
       if (size > max_buffer) {
         return Error{Code::kUnsupported, StrCat("Weights ", resource.name, " need ", size,
                                                 " bytes, more than the greatest buffer of the device (", max_buffer, ").")};
+      }
+      if (NeedsOwnStart(resource)) {
+        resource.buffer = int(plan_.buffers.size());
+        plan_.buffers.push_back({size, StrCat(label, " ", number++), false});
+        plan_.memory.weights_bytes += size;
+        continue;
       }
       if (buffer < 0 || plan_.buffers[size_t(buffer)].size_bytes + size > max_buffer) {
         buffer = int(plan_.buffers.size());
