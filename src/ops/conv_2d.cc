@@ -1,6 +1,8 @@
 // conv_2d: y[n, r, c, o] = bias[o] + sum over taps and input channels of x * w[o, ky, kx, i]. With g groups w has 1/g of the
 // input channels, and output channel o reads the input channels of its group.
 //   direct     one invocation per slice of four output channels and four neighbouring pixels; any shape, any target
+//   inner      software devices: two slices of output channels at once, and loads without conditions where the windows of the
+//              four pixels lie inside
 //   pointwise  1x1 without padding: four pixels and two slices of output channels, so that a load feeds twice the arithmetic
 //   split      small outputs on a GPU with many cores: the sum over taps and input channels is cut among the lanes of a
 //              workgroup, since one invocation's chain of loads would take longer than all the arithmetic
@@ -142,6 +144,118 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) l
   if (column + 1u < y.column) { y.store4(sum1, batch, row, column + 1u, slice); }
   if (column + 2u < y.column) { y.store4(sum2, batch, row, column + 2u, slice); }
   if (column + 3u < y.column) { y.store4(sum3, batch, row, column + 3u, slice); }
+}
+)";
+
+constexpr std::string_view kInner = R"(
+tensor x[batch, row, column, channel] : read;
+weights w[tap_row, tap_column, input, output];
+weights bias[output];
+tensor y[batch, row, column, channel] : write;
+const groups_per_row : u32;
+const stride_y : i32;
+const stride_x : i32;
+const dilation_y : i32;
+const dilation_x : i32;
+const before_y : i32;
+const before_x : i32;
+const input_slices : u32;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = (group.y * groups_per_row + group.x) * 64u + lane;
+  let slices = (y.channel + 3u) / 4u;
+  let pairs = (slices + 1u) / 2u;
+  let blocks = (y.column + 3u) / 4u;
+  if (index >= y.batch * y.row * blocks * pairs) { return; }
+  let a = index % pairs * 2u;
+  let b = min(a + 1u, slices - 1u);
+  let column = index / pairs % blocks * 4u;
+  let row = index / (pairs * blocks) % y.row;
+  let batch = index / (pairs * blocks * y.row);
+  let top = i32(row) * stride_y - before_y;
+  let left = i32(column) * stride_x - before_x;
+  let bottom = top + i32(w.tap_row - 1u) * dilation_y;
+  let right = left + i32(w.tap_column - 1u) * dilation_x + 3 * stride_x;
+  var a0 = bias.load4(a);
+  var a1 = a0;
+  var a2 = a0;
+  var a3 = a0;
+  var b0 = bias.load4(b);
+  var b1 = b0;
+  var b2 = b0;
+  var b3 = b0;
+  if (top >= 0 && left >= 0 && bottom < i32(x.row) && right < i32(x.column)) {
+    // All windows of the block lie inside: no load needs a condition.
+    for (var ky = 0u; ky < w.tap_row; ky++) {
+      let iy = u32(top + i32(ky) * dilation_y);
+      for (var kx = 0u; kx < w.tap_column; kx++) {
+        let ix = left + i32(kx) * dilation_x;
+        for (var s = 0u; s < input_slices; s++) {
+          let w0a = w.load4(ky, kx, 4u * s, a);
+          let w1a = w.load4(ky, kx, 4u * s + 1u, a);
+          let w2a = w.load4(ky, kx, 4u * s + 2u, a);
+          let w3a = w.load4(ky, kx, 4u * s + 3u, a);
+          let w0b = w.load4(ky, kx, 4u * s, b);
+          let w1b = w.load4(ky, kx, 4u * s + 1u, b);
+          let w2b = w.load4(ky, kx, 4u * s + 2u, b);
+          let w3b = w.load4(ky, kx, 4u * s + 3u, b);
+          let v0 = x.load4(batch, iy, u32(ix), s);
+          let v1 = x.load4(batch, iy, u32(ix + stride_x), s);
+          let v2 = x.load4(batch, iy, u32(ix + 2 * stride_x), s);
+          let v3 = x.load4(batch, iy, u32(ix + 3 * stride_x), s);
+          a0 += w0a * v0.x + w1a * v0.y + w2a * v0.z + w3a * v0.w;
+          b0 += w0b * v0.x + w1b * v0.y + w2b * v0.z + w3b * v0.w;
+          a1 += w0a * v1.x + w1a * v1.y + w2a * v1.z + w3a * v1.w;
+          b1 += w0b * v1.x + w1b * v1.y + w2b * v1.z + w3b * v1.w;
+          a2 += w0a * v2.x + w1a * v2.y + w2a * v2.z + w3a * v2.w;
+          b2 += w0b * v2.x + w1b * v2.y + w2b * v2.z + w3b * v2.w;
+          a3 += w0a * v3.x + w1a * v3.y + w2a * v3.z + w3a * v3.w;
+          b3 += w0b * v3.x + w1b * v3.y + w2b * v3.z + w3b * v3.w;
+        }
+      }
+    }
+  } else {
+    for (var ky = 0u; ky < w.tap_row; ky++) {
+      let iy = top + i32(ky) * dilation_y;
+      if (iy < 0 || iy >= i32(x.row)) { continue; }
+      for (var kx = 0u; kx < w.tap_column; kx++) {
+        let ix = left + i32(kx) * dilation_x;
+        for (var s = 0u; s < input_slices; s++) {
+          let w0a = w.load4(ky, kx, 4u * s, a);
+          let w1a = w.load4(ky, kx, 4u * s + 1u, a);
+          let w2a = w.load4(ky, kx, 4u * s + 2u, a);
+          let w3a = w.load4(ky, kx, 4u * s + 3u, a);
+          let w0b = w.load4(ky, kx, 4u * s, b);
+          let w1b = w.load4(ky, kx, 4u * s + 1u, b);
+          let w2b = w.load4(ky, kx, 4u * s + 2u, b);
+          let w3b = w.load4(ky, kx, 4u * s + 3u, b);
+          let v0 = x.load4_or_zero(batch, iy, ix, s);
+          let v1 = x.load4_or_zero(batch, iy, ix + stride_x, s);
+          let v2 = x.load4_or_zero(batch, iy, ix + 2 * stride_x, s);
+          let v3 = x.load4_or_zero(batch, iy, ix + 3 * stride_x, s);
+          a0 += w0a * v0.x + w1a * v0.y + w2a * v0.z + w3a * v0.w;
+          b0 += w0b * v0.x + w1b * v0.y + w2b * v0.z + w3b * v0.w;
+          a1 += w0a * v1.x + w1a * v1.y + w2a * v1.z + w3a * v1.w;
+          b1 += w0b * v1.x + w1b * v1.y + w2b * v1.z + w3b * v1.w;
+          a2 += w0a * v2.x + w1a * v2.y + w2a * v2.z + w3a * v2.w;
+          b2 += w0b * v2.x + w1b * v2.y + w2b * v2.z + w3b * v2.w;
+          a3 += w0a * v3.x + w1a * v3.y + w2a * v3.z + w3a * v3.w;
+          b3 += w0b * v3.x + w1b * v3.y + w2b * v3.z + w3b * v3.w;
+        }
+      }
+    }
+  }
+  y.store4(a0, batch, row, column, a);
+  if (column + 1u < y.column) { y.store4(a1, batch, row, column + 1u, a); }
+  if (column + 2u < y.column) { y.store4(a2, batch, row, column + 2u, a); }
+  if (column + 3u < y.column) { y.store4(a3, batch, row, column + 3u, a); }
+  if (a + 1u < slices) {
+    y.store4(b0, batch, row, column, b);
+    if (column + 1u < y.column) { y.store4(b1, batch, row, column + 1u, b); }
+    if (column + 2u < y.column) { y.store4(b2, batch, row, column + 2u, b); }
+    if (column + 3u < y.column) { y.store4(b3, batch, row, column + 3u, b); }
+  }
 }
 )";
 
@@ -307,13 +421,16 @@ double Flops(const KernelRequest& request) {
   return 2.0 * double(y.element_count()) * double(w.element_count()) / double(y[3]);
 }
 
-Result<OpPlan> PlanDirect(const KernelRequest& request) {
+template <bool inner>
+Result<OpPlan> PlanWindows(const KernelRequest& request) {
   const OpCall& call = request.call;
   ASSIGN_OR_RETURN(ConvAxes axes, Windows(call));
   const Shape &x = InputShape(call, 0), &y = call.outputs[0].shape;
   OpPlan plan;
   if (y.element_count() == 0) return plan;
-  KernelDispatch dispatch{.kernel_name = "conv_2d_direct", .kernel_text = kDirect, .stores_result = true};
+  KernelDispatch dispatch{.kernel_name = inner ? "conv_2d_inner" : "conv_2d_direct",
+                          .kernel_text = inner ? kInner : kDirect,
+                          .stores_result = true};
   dispatch.tensors = {InputArgument("x", 0), OutputArgument("y", 0)};
   AddPackedWeights(plan, dispatch, request);
   AddBias(plan, dispatch, request, "bias", 2, 1, y[3]);
@@ -321,7 +438,7 @@ Result<OpPlan> PlanDirect(const KernelRequest& request) {
                      {"dilation_y", double(axes.y.dilation)}, {"dilation_x", double(axes.x.dilation)},
                      {"before_y", double(axes.y.before)},     {"before_x", double(axes.x.before)},
                      {"input_slices", double(Slices(x[3]))}};
-  SetLinearGrid(dispatch, request, y[0] * y[1] * DivideUp(y[2], 4) * Slices(y[3]));
+  SetLinearGrid(dispatch, request, y[0] * y[1] * DivideUp(y[2], 4) * (inner ? DivideUp(Slices(y[3]), 2) : Slices(y[3])));
   dispatch.flops = Flops(request);
   plan.dispatches.push_back(std::move(dispatch));
   return plan;
@@ -402,10 +519,14 @@ constexpr KernelVariant kVariants[] = {
      .what = "1x1: two slices of output channels and four pixels per invocation",
      .accepts = AcceptPointwise,
      .plan = PlanPointwise},
+    {.name = "inner",
+     .what = "two slices of output channels, loads without conditions inside: software devices",
+     .accepts = [](const KernelRequest& request) { return request.target.is_software; },
+     .plan = PlanWindows<true>},
     {.name = "direct",
      .what = "one slice of output channels and four pixels per invocation",
      .accepts = AcceptAlways,
-     .plan = PlanDirect},
+     .plan = PlanWindows<false>},
 };
 constexpr OpKernels kKernels = {.variants = kVariants};
 

@@ -42,7 +42,10 @@ class GraphMaker {
  private:
   int Below(int n) { return int(random_() % uint32_t(n)); }
   // Mostly what was made last, so that chains and shared values both occur.
-  ValueId Pick() { return live_[Below(3) ? live_.size() - 1 - size_t(Below(int(std::min<size_t>(live_.size(), 3)))) : size_t(Below(int(live_.size())))]; }
+  ValueId Pick() {
+    return live_[Below(3) ? live_.size() - 1 - size_t(Below(int(std::min<size_t>(live_.size(), 3))))
+                          : size_t(Below(int(live_.size())))];
+  }
   const Shape& ShapeOf(ValueId id) const { return graph_.value(id).type.shape; }
 
   HostTensor Draw(Shape shape) {
@@ -51,7 +54,9 @@ class GraphMaker {
     return tensor;
   }
   ValueId Constant(Shape shape) { return graph_.AddConstant("c", Draw(shape)); }
-  ValueId Ints(std::vector<int32_t> values, Shape shape) { return graph_.AddConstant("ints", HostTensor::FromI32(shape, values)); }
+  ValueId Ints(std::vector<int32_t> values, Shape shape) {
+    return graph_.AddConstant("ints", HostTensor::FromI32(shape, values));
+  }
 
   void Add(const char* op_name, std::vector<ValueId> inputs, AttrSet attrs = {}) {
     const OpDef* op = FindOp(op_name);
@@ -133,8 +138,12 @@ class GraphMaker {
       case 9:
       case 10: {
         if (rank != 4) return;
-        AttrSet attrs = With({{"padding", int64_t(Below(2))}, {"stride_h", int64_t(1 + Below(2))}, {"stride_w", int64_t(1 + Below(2))},
-                              {"dilation_h_factor", int64_t(1)}, {"dilation_w_factor", int64_t(1)}, {"depth_multiplier", int64_t(1)}});
+        AttrSet attrs = With({{"padding", int64_t(Below(2))},
+                              {"stride_h", int64_t(1 + Below(2))},
+                              {"stride_w", int64_t(1 + Below(2))},
+                              {"dilation_h_factor", int64_t(1)},
+                              {"dilation_w_factor", int64_t(1)},
+                              {"depth_multiplier", int64_t(1)}});
         int k = 1 + Below(3);
         if (Below(2)) return Add("depthwise_conv_2d", {x, Constant({1, k, k, shape[3]}), Constant({shape[3]})}, attrs);
         int out = 1 + Below(9);
@@ -155,7 +164,8 @@ std::string CompareOutputs(const std::vector<HostTensor>& a, const std::vector<H
     if (a[o].shape() != b[o].shape()) return StrCat("output ", o, " has shape ", b[o].shape().ToString());
     for (int64_t i = 0; i < a[o].element_count(); ++i) {
       double difference = std::abs(a[o].Get(i) - b[o].Get(i));
-      if (!(difference <= 1e-5 * std::max(1.0, std::abs(a[o].Get(i))))) return StrCat("output ", o, " differs at ", i, ": ", a[o].Get(i), " and ", b[o].Get(i));
+      if (!(difference <= 1e-5 * std::max(1.0, std::abs(a[o].Get(i)))))
+        return StrCat("output ", o, " differs at ", i, ": ", a[o].Get(i), " and ", b[o].Get(i));
     }
   }
   return "";
@@ -187,7 +197,8 @@ TEST(Passes, RandomGraphsComputeTheSameWithAndWithoutEach) {
       auto outputs = Evaluate(copy, inputs);
       ASSERT_TRUE(outputs.ok()) << outputs.error().message;
       ASSERT_EQ(CompareOutputs(*expected, *outputs), "")
-          << "seed " << seed << ", off: [" << Join(variants[v].disabled, ", ") << "]\n" << Format(graph) << Format(copy);
+          << "seed " << seed << ", off: [" << Join(variants[v].disabled, ", ") << "]\n"
+          << Format(graph) << Format(copy);
       if (v == 0) {
         for (const PassReport& report : *reports) changes[report.name] += report.changes;
       }

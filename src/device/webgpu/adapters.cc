@@ -231,8 +231,9 @@ Result<Opened> OpenAdapter(const AdapterRequest& request, const OpenOptions& opt
   out.robust = IsSet("LEEWAY_WEBGPU_SAFE");
   std::vector<const char*> on = {"vulkan_enable_f16_on_nvidia"}, off;
   if (!out.robust) {
-    on.insert(on.end(), {"allow_unsafe_apis", "disable_robustness", "disable_workgroup_init",
-                         "disable_polyfills_on_integer_div_and_mod"});
+    // Not disable_polyfills_on_integer_div_and_mod: without them the remainder of negative numbers is wrong on NVIDIA's Vulkan
+    // (580.159), as SPIR-V allows. Divisors in our kernels are constants, for which the polyfills cost nothing.
+    on.insert(on.end(), {"allow_unsafe_apis", "disable_robustness", "disable_workgroup_init"});
     off.push_back("timestamp_quantization");
   }
   DawnTogglesDescriptor toggles = {{nullptr, kDawnToggles.type}, on.size(), on.data(), off.size(), off.data()};
