@@ -9,6 +9,7 @@
 #include "shader/build_tree.h"
 #include "shader/index_code.h"
 #include "shader/value_map.h"
+#include "shader/value_range.h"
 #include "tensor/address.h"
 
 namespace leeway::shader {
@@ -185,6 +186,7 @@ class Splicer {
     }
     // The tensors' names are free now: bindings take them.
     module_.tensors.clear();
+    proven_ = ProvenCoordinates(module_, kernel_);
     std::vector<Function> kernel_functions = std::move(module_.functions);
     module_.functions.clear();
     for (Function& f : kernel_functions) {
@@ -672,6 +674,8 @@ class Splicer {
     return FetchElement(w, placed, std::move(parity), std::move(slice), std::move(lane));
   }
 
+  static uint32_t AllCoordinates(const Placed& placed) { return (1u << placed.tensor->shape.rank()) - 1; }
+
   std::vector<std::string> CoordNames(const Placed& placed, bool by_slice) const {
     std::string root = placed.id.substr(0, placed.id.find('#'));
     std::vector<std::string> names;
@@ -683,11 +687,13 @@ class Splicer {
   }
 
   // The name of the function that loads from `id`: by slice or by element, zero outside where or_zero. As `result`, the scalar
-  // type that is asked for. `masked`: lanes beyond the edge are zero, otherwise they may be anything.
-  std::string LoadFunction(const std::string& id, bool by_slice, bool or_zero, bool masked, Scalar result) {
+  // type that is asked for. `masked`: lanes beyond the edge are zero, otherwise they may be anything. `proven`: coordinates
+  // (one bit each) that need no check.
+  std::string LoadFunction(const std::string& id, bool by_slice, bool or_zero, bool masked, Scalar result, uint32_t proven) {
     Placed& placed = placed_.at(id);
-    std::string key =
-        StrCat(id, by_slice ? "/load4" : "/load", or_zero ? "_or_zero" : "", masked ? "" : "/unmasked", ScalarName(result));
+    if ((proven & AllCoordinates(placed)) == AllCoordinates(placed)) or_zero = false;
+    std::string key = StrCat(id, by_slice ? "/load4" : "/load", or_zero ? StrCat("_or_zero", proven) : "",
+                             masked ? "" : "/unmasked", ScalarName(result));
     std::string& known = accessors_[key];
     if (!known.empty()) return known;
     placed.used = true;
@@ -742,6 +748,7 @@ class Splicer {
     if (or_zero) {
       ExprPtr condition;
       for (size_t i = 0; i < axes.size(); ++i) {
+        if (proven >> i & 1) continue;
         ExprPtr below = Binary("<", w.Ref(axes[i]), U32(extents[i]), kBoolType);
         condition = condition ? Binary("&&", std::move(condition), std::move(below), kBoolType) : std::move(below);
       }
@@ -786,7 +793,7 @@ class Splicer {
       value = std::move(values[0]);
       if (by_slice && !fetch_by_slice) value = Splat(std::move(value), 4);
     }
-    value = ApplyValueMaps(w, placed, std::move(value), axes, by_slice, or_zero);
+    value = ApplyValueMaps(w, placed, std::move(value), axes, by_slice, or_zero, proven);
     value = Convert(std::move(value), result);
     if (or_zero && !in_bounds.empty() && !merged) {
       value = Call("select", List(Splat(Number(0, result), rows), std::move(value), w.Ref(in_bounds)), result_type);
@@ -810,7 +817,7 @@ class Splicer {
   }
 
   ExprPtr ApplyValueMaps(FunctionWriter& w, Placed& placed, ExprPtr value, const std::vector<std::string>& axes, bool by_slice,
-                         bool or_zero) {
+                         bool or_zero, uint32_t proven) {
     int number = 0, map_number = 0;
     for (const ValueMap& map : placed.tensor->value_maps) {
       std::string function = ValueMapFunction(placed, map, map_number++, by_slice);
@@ -826,7 +833,7 @@ class Splicer {
       for (size_t k = 0; k < map.operands.size(); ++k) {
         // The operand as the type that the text takes it in.
         Scalar wanted = parameters[k + 1].type.scalar;
-        std::string load = LoadFunction(StrCat(placed.id, "#", number++), by_slice, or_zero, false, wanted);
+        std::string load = LoadFunction(StrCat(placed.id, "#", number++), by_slice, or_zero, false, wanted, proven);
         if (failure_) return value;
         std::vector<ExprPtr> coords;
         for (const std::string& axis : axes) coords.push_back(w.Ref(axis));
@@ -931,7 +938,7 @@ class Splicer {
       leave.push_back(Return(nullptr));
       w.Add(If(std::move(outside), std::move(leave)));
     }
-    ExprPtr mapped = ApplyValueMaps(w, placed, ConvertToFlight(w.Ref(parameter)), axes, by_slice, false);
+    ExprPtr mapped = ApplyValueMaps(w, placed, ConvertToFlight(w.Ref(parameter)), axes, by_slice, false, 0);
     if (failure_) return {};
     std::string value = w.Let("stored", Convert(std::move(mapped), placed.natural));
 
@@ -1030,7 +1037,8 @@ class Splicer {
     if (is_store) {
       function = StoreFunction(e->name, by_slice, e->args[0]->type.scalar);
     } else {
-      function = LoadFunction(e->name, by_slice, or_zero, true, e->type.scalar);
+      auto proven = proven_.find(e.get());
+      function = LoadFunction(e->name, by_slice, or_zero, true, e->type.scalar, proven == proven_.end() ? 0 : proven->second);
     }
     if (failure_) return;
     std::vector<ExprPtr> args = std::move(e->args);
@@ -1107,6 +1115,7 @@ class Splicer {
   std::vector<std::string> order_;
   std::map<std::string, Placed> placed_;
   std::map<std::string, std::string> accessors_;
+  std::map<const Expr*, uint32_t> proven_;  // see ProvenCoordinates
   std::optional<Error> failure_;
 };
 
