@@ -209,13 +209,6 @@ Status CheckDawnExtension(WGPUInstance instance, WGPUAdapter adapter, WGPUSType 
   return {};
 }
 
-Result<AdapterDescription> Describe(const AdapterRequest& request) {
-  ManifestScope scope(request.manifest);
-  ASSIGN_OR_RETURN(OwnedInstance instance, MakeInstance());
-  ASSIGN_OR_RETURN(OwnedAdapter adapter, RequestAdapter(instance.get(), request.preference, nullptr));
-  return DescribeAdapter(adapter.get());
-}
-
 Result<Opened> OpenAdapter(const AdapterRequest& request, const OpenOptions& options) {
   const Api& api = GetApi().value();
   Opened out;
@@ -306,13 +299,24 @@ namespace {
 struct FoundAdapter {
   AdapterRequest request;
   AdapterDescription description;
+  // Held until the process ends, so that the driver stays loaded: NVIDIA's can be loaded anew only a few times, because each
+  // time takes some of the static thread-local memory that a process has ("cannot allocate memory in static TLS block").
+  OwnedInstance instance;
 };
+
+Result<FoundAdapter> FindAdapter(const AdapterRequest& request) {
+  ManifestScope scope(request.manifest);
+  ASSIGN_OR_RETURN(OwnedInstance instance, MakeInstance());
+  ASSIGN_OR_RETURN(OwnedAdapter adapter, RequestAdapter(instance.get(), request.preference, nullptr));
+  return FoundAdapter{request, DescribeAdapter(adapter.get()), std::move(instance)};
+}
 
 // Looking at all drivers takes a quarter of a second, and they do not change while a program runs, unless it changes the
 // environment.
 const std::vector<FoundAdapter>& FindAdapters(bool thorough) {
   static std::mutex mutex;
-  static std::map<std::string, std::vector<FoundAdapter>> known;
+  // Never destroyed: drivers do not like to be called while a process ends.
+  static auto& known = *new std::map<std::string, std::vector<FoundAdapter>>;
   std::string key = thorough ? "all" : "first";
   for (const char* name : {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"}) {
     const char* value = std::getenv(name);
@@ -323,11 +327,11 @@ const std::vector<FoundAdapter>& FindAdapters(bool thorough) {
   if (!is_new) return entry->second;
   std::set<std::string> seen;
   auto add = [&](const AdapterRequest& request) {
-    Result<AdapterDescription> found = Describe(request);
+    Result<FoundAdapter> found = FindAdapter(request);
     if (!found.ok()) return;
-    if (!seen.insert(StrCat(found->vendor_id, "/", found->device_id, "/", found->device, "/", found->description)).second)
-      return;
-    entry->second.push_back({request, *found});
+    const AdapterDescription& d = found->description;
+    if (!seen.insert(StrCat(d.vendor_id, "/", d.device_id, "/", d.device, "/", d.description)).second) return;
+    entry->second.push_back(std::move(found).value());
   };
   add({"", WGPUPowerPreference_HighPerformance});
   if (!thorough) return entry->second;

@@ -22,8 +22,6 @@ struct AdapterDescription {
   uint32_t vendor_id = 0, device_id = 0, subgroup_min = 0, subgroup_max = 0;
 };
 
-Result<AdapterDescription> Describe(const AdapterRequest& request);
-
 // Params of up to this many bytes may be immediates; the standard promises no more where it has them.
 inline constexpr uint32_t kImmediateBytes = 64;
 
