@@ -13,3 +13,8 @@ add_custom_target(leeway_op_table DEPENDS "${op_table}.stamp")
 set_source_files_properties("${op_table}" PROPERTIES GENERATED TRUE)
 target_sources(leeway_ops PRIVATE "${op_table}")
 add_dependencies(leeway_ops leeway_op_table)
+# The tests show the kernels' texts to other compilers.
+if(LEEWAY_TESTS)
+  add_library(leeway_ops_test_needs INTERFACE)
+  target_link_libraries(leeway_ops_test_needs INTERFACE leeway_test_tools)
+endif()
