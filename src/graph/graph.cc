@@ -20,6 +20,16 @@ OperandInfo ValueOperand(const Graph& graph, ValueId id) {
   return OperandInfo{value.type, value.constant.get(), value.quantization.get(), false};
 }
 
+OperandInfo ViewedOperand(const Graph& graph, const std::vector<ValueId>& inputs, const std::vector<std::optional<View>>& views,
+                          size_t i) {
+  OperandInfo info = ValueOperand(graph, inputs[i]);
+  if (i < views.size() && views[i]) {
+    info.type.shape = views[i]->shape;
+    info.constant = nullptr;  // its elements are not where the operator would look for them
+  }
+  return info;
+}
+
 // A constant may be narrower than its value's type says (Value::constant).
 bool StoredTypeFits(const TensorType& type, const HostTensor& constant) {
   if (constant.shape() != type.shape) return false;
@@ -90,22 +100,26 @@ class Verifier {
     return {};
   }
 
+  Status Views(int n, const std::vector<ValueId>& inputs, const std::vector<std::optional<View>>& views) const {
+    if (!views.empty() && views.size() != inputs.size())
+      return Bad(n, StrCat("has ", views.size(), " input views for ", inputs.size(), " inputs"));
+    for (size_t i = 0; i < views.size(); ++i) {
+      if (!views[i]) continue;
+      if (inputs[i] == kNoValue) return Bad(n, StrCat("has a view on input ", i, ", which is no value"));
+      const Shape& shape = graph_.value(inputs[i]).type.shape;
+      const CoordMap& map = views[i]->map;
+      if (map.coords.size() != size_t(shape.rank()) && !(map.coords.empty() && views[i]->shape == shape))
+        return Bad(n, StrCat("has a view on input ", i, " that does not fit ", ValueLabel(graph_, inputs[i])));
+    }
+    return {};
+  }
+
   Status Types(int n) const {
     const Node& node = graph_.nodes[size_t(n)];
     if (!node.op) return Bad(n, "has no operator");
     if (node.outputs.empty()) return Bad(n, "has no outputs");
-    if (!node.input_views.empty() && node.input_views.size() != node.inputs.size())
-      return Bad(n, StrCat("has ", node.input_views.size(), " input views for ", node.inputs.size(), " inputs"));
-    for (size_t i = 0; i < node.input_views.size(); ++i) {
-      if (!node.input_views[i]) continue;
-      if (node.inputs[i] == kNoValue) return Bad(n, StrCat("has a view on its absent input ", i));
-      size_t rank = size_t(graph_.value(node.inputs[i]).type.shape.rank());
-      const CoordMap& map = node.input_views[i]->map;
-      bool fits = map.coords.size() == rank ||
-                  (map.coords.empty() && node.input_views[i]->shape == graph_.value(node.inputs[i]).type.shape);
-      if (!fits)
-        return Bad(n, StrCat("has a view on input ", i, " that does not fit ", ValueLabel(graph_, node.inputs[i])));
-    }
+    RETURN_IF_ERROR(Views(n, node.inputs, node.input_views));
+    for (const FusedStep& step : node.epilogue) RETURN_IF_ERROR(Views(n, step.inputs, step.input_views));
     std::vector<TensorType> types = NodeOutputTypes(graph_, node);
     if (node.op->infer) {
       std::vector<OperandInfo> operands = NodeOperands(graph_, node);
@@ -217,14 +231,7 @@ ValueId Graph::AddConstant(std::string name, HostTensor tensor) {
 std::vector<OperandInfo> NodeOperands(const Graph& graph, const Node& node) {
   std::vector<OperandInfo> operands;
   operands.reserve(node.inputs.size());
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    OperandInfo info = ValueOperand(graph, node.inputs[i]);
-    if (i < node.input_views.size() && node.input_views[i]) {
-      info.type.shape = node.input_views[i]->shape;
-      info.constant = nullptr;  // its elements are not where the operator would look for them
-    }
-    operands.push_back(std::move(info));
-  }
+  for (size_t i = 0; i < node.inputs.size(); ++i) operands.push_back(ViewedOperand(graph, node.inputs, node.input_views, i));
   return operands;
 }
 
@@ -234,7 +241,7 @@ std::vector<OperandInfo> StepOperands(const Graph& graph, const FusedStep& step,
     if (int(i) == step.chained) {
       operands.push_back({.type = in_flight, .quantization = step.in_flight_quantization.get()});
     } else {
-      operands.push_back(ValueOperand(graph, step.inputs[i]));
+      operands.push_back(ViewedOperand(graph, step.inputs, step.input_views, i));
     }
   }
   return operands;
@@ -287,11 +294,13 @@ std::string Format(const Graph& graph) {
     out += StrCat("  ", Join(outputs, ", "), " = ", node.op ? node.op->name : "?", "(", Join(inputs, ", "), ")");
     if (!node.attrs.values().empty()) out += StrCat(" {", node.attrs.ToString(), "}");
     out += StrCat(" \"", node.name, "\"\n");
-    for (size_t i = 0; i < node.input_views.size(); ++i) {
-      if (!node.input_views[i]) continue;
-      out += StrCat("      input ", i, " as ", node.input_views[i]->shape.ToString(), " at ",
-                    FormatMap(node.input_views[i]->map), "\n");
-    }
+    auto views_text = [&](const std::vector<std::optional<View>>& views) {
+      for (size_t i = 0; i < views.size(); ++i) {
+        if (views[i])
+          out += StrCat("      input ", i, " as ", views[i]->shape.ToString(), " at ", FormatMap(views[i]->map), "\n");
+      }
+    };
+    views_text(node.input_views);
     for (const FusedStep& step : node.epilogue) {
       std::vector<std::string> operands;
       for (size_t i = 0; i < step.inputs.size(); ++i)
@@ -299,6 +308,7 @@ std::string Format(const Graph& graph) {
       out += StrCat("      then ", step.op->name, "(", Join(operands, ", "), ")");
       if (!step.attrs.values().empty()) out += StrCat(" {", step.attrs.ToString(), "}");
       out += StrCat(" -> ", step.result.ToString(), "\n");
+      views_text(step.input_views);
     }
     if (node.output_view) out += StrCat("      stored at ", FormatMap(node.output_view->map), "\n");
   }

@@ -23,6 +23,12 @@ struct Value {
   std::shared_ptr<const Quantization> quantization;
 };
 
+// How a node or a step reads a value: through a coordinate map, as a tensor of another shape.
+struct View {
+  CoordMap map;  // coordinates that the reader sees -> coordinates of the value
+  Shape shape;   // as the reader sees it
+};
+
 // An elementwise operator melted into the node whose result it takes. The value in flight is input `chained`, which is
 // kNoValue in `inputs`; the others are read at the same output coordinates, broadcast as the operator's rule says.
 struct FusedStep {
@@ -31,13 +37,9 @@ struct FusedStep {
   std::vector<ValueId> inputs;
   int chained = 0;
   TensorType result;
+  // As long as `inputs` or empty, as Node::input_views.
+  std::vector<std::optional<View>> input_views;
   std::shared_ptr<const Quantization> in_flight_quantization;  // what the value in flight had as a value of the graph
-};
-
-// How a node reads a value: through a coordinate map, as a tensor of another shape.
-struct View {
-  CoordMap map;  // coordinates that the node sees -> coordinates of the value
-  Shape shape;   // as the node sees it
 };
 
 struct Node {

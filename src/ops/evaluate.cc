@@ -153,8 +153,12 @@ Result<HostTensor> RunStep(const Graph& graph, const FusedStep& step, const Tens
   for (size_t i = 0; i < step.inputs.size(); ++i) {
     if (int(i) == step.chained) {
       inputs.push_back(in_flight);
+    } else if (operands[i].absent) {
+      inputs.emplace_back();
+    } else if (i < step.input_views.size() && step.input_views[i]) {
+      inputs.push_back(AsDeclared(ApplyView(given[i], *step.input_views[i]), operands[i].type.dtype));
     } else {
-      inputs.push_back(operands[i].absent ? HostTensor() : AsDeclared(given[i], operands[i].type.dtype));
+      inputs.push_back(AsDeclared(given[i], operands[i].type.dtype));
     }
   }
   HostTensor result(step.result.dtype, step.result.shape);

@@ -271,7 +271,8 @@ class Planner {
       for (size_t i = 0; i < step.inputs.size(); ++i) {
         if (int(i) == step.chained || step.inputs[i] == kNoValue) continue;
         ASSIGN_OR_RETURN(Placement placement, PlacementOf(step.inputs[i], plain));
-        placed.operands.push_back({operands[i].type.shape, {}, placement});
+        CoordMap view = i < step.input_views.size() && step.input_views[i] ? step.input_views[i]->map : CoordMap{};
+        placed.operands.push_back({operands[i].type.shape, std::move(view), placement});
       }
       epilogue.push_back(std::move(placed));
       in_flight = step.result;
@@ -364,6 +365,7 @@ class Planner {
     std::vector<Node> nodes;
     auto add_value = [&](size_t number, const TensorType& type) {
       Value value;
+      value.quantization = steps[number].in_flight_quantization;
       value.name = StrCat(graph.value(final_value).name, "/unfused", number);
       value.type = type;
       return graph.AddValue(std::move(value));
@@ -380,6 +382,7 @@ class Planner {
       single.attrs = std::move(step.attrs);
       single.inputs = std::move(step.inputs);
       single.inputs[size_t(step.chained)] = in_flight;
+      single.input_views = std::move(step.input_views);
       single.result = step.result;
       if (is_last) {
         single.outputs = {final_value};

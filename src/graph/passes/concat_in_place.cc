@@ -58,7 +58,8 @@ class ConcatInPlacePass {
 
   bool Rewrite(size_t n) {
     const Node& node = graph_.nodes[n];
-    if (!node.epilogue.empty() || !node.input_views.empty() || node.output_view || node.outputs.size() != 1 || !node.op->infer) return false;
+    if (!node.epilogue.empty() || !node.input_views.empty() || node.output_view || node.outputs.size() != 1 || !node.op->infer)
+      return false;
     ValueId result = node.outputs[0];
     const TensorType& type = graph_.value(result).type;
     std::vector<OperandInfo> operands = NodeOperands(graph_, node);

@@ -63,7 +63,8 @@ Result<int> FoldPad(Graph& graph) {
     const TensorType& to = graph.value(node.inputs[0]).type;
     if (!IsFloat(from.dtype) || from.shape.rank() != 4 || from.shape.element_count() == 0) continue;
     auto margins = ZeroMargins(*movement, from.shape, to.shape);
-    if (!margins || margins->before[0] != 0 || margins->before[3] != 0 || margins->after[0] != 0 || margins->after[3] != 0) continue;
+    if (!margins || margins->before[0] != 0 || margins->before[3] != 0 || margins->after[0] != 0 || margins->after[3] != 0)
+      continue;
     node.attrs.Set("pad_before", Plus(node.attrs.GetInts("pad_before"), margins->before[1], margins->before[2]));
     node.attrs.Set("pad_after", Plus(node.attrs.GetInts("pad_after"), margins->after[1], margins->after[2]));
     node.inputs[0] = source;

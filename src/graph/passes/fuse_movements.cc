@@ -1,5 +1,7 @@
 #include "graph/passes/fuse_movements.h"
 
+#include <algorithm>
+
 #include "graph/passes/rewrite.h"
 #include "tensor/coord_map.h"
 
@@ -45,17 +47,18 @@ bool KeepsSlices(const CoordMap& map, const Shape& over) {
 
 bool ReadsOnce(const OpDef& op) { return op.value_map || op.movement || op.scatter; }
 
-// The map for input `i` of `node` when the movement's result is replaced by its source; none where the node cannot take it.
-std::optional<View> ViewThrough(const Node& node, size_t i, const CoordMap& map, const Shape& moved, const Shape& source) {
+// The view of an input whose view so far is `known`, when the movement's result is replaced by its source; none where the two
+// maps do not go together.
+std::optional<View> ViewThrough(const std::optional<View>& known, const CoordMap& map, const Shape& moved,
+                                const Shape& source) {
   View view{map, moved};
-  if (i < node.input_views.size() && node.input_views[i]) {
-    auto composed = Compose(node.input_views[i]->map, map);
+  if (known) {
+    auto composed = Compose(known->map, map);
     if (!composed.ok()) return std::nullopt;
-    view = View{*composed, node.input_views[i]->shape};
+    view = View{*composed, known->shape};
   }
   view.map = SimplifiedMap(std::move(view.map), view.shape, source);
-  if (ReadsOnce(*node.op) || KeepsSlices(view.map, view.shape)) return view;
-  return std::nullopt;
+  return view;
 }
 
 class FuseMovementsPass {
@@ -108,38 +111,43 @@ class FuseMovementsPass {
     Node& node = graph_.nodes[size_t(n)];
     ValueId source = node.inputs[size_t(movement.source)], result = node.outputs[0];
     if (uses_.is_output[size_t(result)]) return false;
-    // A view cannot stand before a step, and a constant that an operator wants to look at must stay one.
+    // A constant that an operator wants to look at must stay one.
     if (graph_.value(source).constant) return false;
     const Shape& moved = graph_.value(result).type.shape;
     const Shape& from = graph_.value(source).type.shape;
     struct Read {
-      Node* node;
+      std::vector<ValueId>* inputs;
+      std::vector<std::optional<View>>* views;
       size_t input;
       View view;
     };
     std::vector<Read> reads;
+    // False: this reader cannot take the map. `once`: it reads each element once.
+    auto collect = [&](std::vector<ValueId>& inputs, std::vector<std::optional<View>>& views, bool once) {
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        if (inputs[i] != result) continue;
+        auto view = ViewThrough(i < views.size() ? views[i] : std::nullopt, movement.map, moved, from);
+        if (!view || !(once || KeepsSlices(view->map, view->shape))) return false;
+        reads.push_back({&inputs, &views, i, std::move(*view)});
+      }
+      return true;
+    };
     for (size_t c = size_t(n) + 1; c < graph_.nodes.size(); ++c) {
       Node& consumer = graph_.nodes[c];
       if (!consumer.op) continue;
-      for (const FusedStep& step : consumer.epilogue)
-        for (ValueId id : step.inputs)
-          if (id == result) return false;
-      for (size_t i = 0; i < consumer.inputs.size(); ++i) {
-        if (consumer.inputs[i] != result) continue;
-        if (!consumer.op->infer) return false;
-        auto view = ViewThrough(consumer, i, movement.map, moved, from);
-        if (!view) return false;
-        reads.push_back({&consumer, i, std::move(*view)});
-      }
+      for (FusedStep& step : consumer.epilogue)
+        if (!collect(step.inputs, step.input_views, true)) return false;
+      bool reads_it = std::find(consumer.inputs.begin(), consumer.inputs.end(), result) != consumer.inputs.end();
+      if (!reads_it) continue;
+      if (!consumer.op->infer || !collect(consumer.inputs, consumer.input_views, ReadsOnce(*consumer.op))) return false;
     }
     // Each reader pays for the map; with many of them a copy is cheaper.
     if (reads.size() > 2) return false;
     for (Read& read : reads) {
-      Node& consumer = *read.node;
-      if (consumer.input_views.empty()) consumer.input_views.resize(consumer.inputs.size());
-      consumer.inputs[read.input] = source;
+      if (read.views->empty()) read.views->resize(read.inputs->size());
+      (*read.inputs)[read.input] = source;
       bool plain = read.view.map.is_identity() && !read.view.map.inside && read.view.shape == from;
-      consumer.input_views[read.input] = plain ? std::nullopt : std::optional(std::move(read.view));
+      (*read.views)[read.input] = plain ? std::nullopt : std::optional(std::move(read.view));
     }
     uses_.count[size_t(source)] += int(reads.size());
     uses_.count[size_t(result)] = 0;

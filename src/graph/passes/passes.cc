@@ -36,7 +36,8 @@ Result<std::vector<PassReport>> RunPasses(Graph& graph, const PassOptions& optio
     if (!known) {
       std::vector<std::string> names;
       for (const Pass& pass : kPasses) names.push_back(pass.name);
-      return Error{Code::kInvalidArgument, StrCat("There is no pass \"", name, "\" to switch off; the passes are ", Join(names, ", "), ".")};
+      return Error{Code::kInvalidArgument,
+                   StrCat("There is no pass \"", name, "\" to switch off; the passes are ", Join(names, ", "), ".")};
     }
   }
   std::vector<PassReport> reports;

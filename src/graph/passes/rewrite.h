@@ -11,9 +11,9 @@ namespace leeway {
 // Who reads and writes a value, kept up to date by the pass that uses it.
 struct Uses {
   explicit Uses(const Graph& graph);
-  std::vector<int> count;      // reads by nodes, steps and outputs of the graph
-  std::vector<int> producer;   // node that writes it, -1: none; of several the last
-  std::vector<int> writers;    // how many nodes write it
+  std::vector<int> count;       // reads by nodes, steps and outputs of the graph
+  std::vector<int> producer;    // node that writes it, -1: none; of several the last
+  std::vector<int> writers;     // how many nodes write it
   std::vector<bool> is_output;  // of the graph
 
   // Written whole by one node and read once, by a node: it need not exist.
