@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <functional>
 
 #include "base/strings.h"
 #include "graph/passes/fold_constants.h"
@@ -296,7 +296,7 @@ class TfliteImporter {
     node.attrs.Erase("fused_activation_function");
     if (node.attrs.GetString("weights_format", "DEFAULT") != "DEFAULT")
       return Unsupported("weights in the shuffled format of old 8-bit CPUs");
-    SetResultAttrs(scope, op, node);
+    SetResultAttrs(scope, op.outputs()->Get(0), node);
     DequantizeWeights(scope, op, node);
     return AddNode(scope, op, std::move(node), activation);
   }
@@ -343,27 +343,29 @@ class TfliteImporter {
     }
     if (!has_float_input) return;
     for (ValueId& id : node.inputs) {
-      if (id == kNoValue) continue;
-      const Value& value = graph_.value(id);
-      if (!value.constant || !value.quantization || IsFloat(value.type.dtype)) continue;
-      auto known = dequantized_.find(id);
-      if (known == dequantized_.end()) {
-        ValueId plain = graph_.AddConstant(value.name, tflite::Dequantize(*value.constant, *value.quantization));
-        known = dequantized_.emplace(id, plain).first;
-      }
-      id = known->second;
+      if (id != kNoValue && graph_.value(id).constant && IsQuantized(id)) id = DequantizedConstant(id);
     }
   }
 
-  void SetResultAttrs(const Scope& scope, const tflite_schema::Operator& op, Node& node) const {
-    int32_t tensor = op.outputs()->Get(0);
+  bool IsQuantized(ValueId id) const { return graph_.value(id).quantization && !IsFloat(graph_.value(id).type.dtype); }
+
+  ValueId DequantizedConstant(ValueId id) {
+    auto known = dequantized_.find(id);
+    if (known != dequantized_.end()) return known->second;
+    const Value& value = graph_.value(id);
+    ValueId plain = graph_.AddConstant(value.name, tflite::Dequantize(*value.constant, *value.quantization));
+    return dequantized_[id] = plain;
+  }
+
+  void SetResultAttrs(const Scope& scope, int32_t tensor, Node& node) const {
     auto dtype = tflite::DTypeOf(scope.subgraph->tensors()->Get(uoffset_t(tensor))->type());
     auto quantization = QuantizationOf(scope, tensor);
     bool has_scale = quantization.ok() && *quantization && (*quantization)->scales.size() == 1;
     for (const AttrField& field : node.op->attrs) {
       std::string_view name = field.name;
       bool is_type = name == "dtype" || name == "output_type" || name == "out_type" || name == "out_data_type";
-      if (dtype && is_type && std::holds_alternative<std::string>(field.fallback)) node.attrs.Set(field.name, DTypeName(*dtype));
+      if (dtype && is_type && std::holds_alternative<std::string>(field.fallback))
+        node.attrs.Set(field.name, DTypeName(*dtype));
       if (has_scale && (name == "scale" || name == "output_scale"))
         node.attrs.Set(field.name, double((*quantization)->scales[0]));
       if (has_scale && (name == "zero_point" || name == "output_zero_point"))
@@ -409,58 +411,126 @@ class TfliteImporter {
     return {};
   }
 
+  Result<std::vector<TensorType>> InferTypes(const Node& node) const {
+    std::vector<OperandInfo> operands = NodeOperands(graph_, node);
+    return node.op->infer(OpCall{node.attrs, operands, {}, node.custom_options});
+  }
+
+  // Adds a node of an elementwise operator of the format by its name: RELU, DEQUANTIZE, QUANTIZE.
+  Result<ValueId> AddUnary(const std::string& op_name, ValueId input, std::string name,
+                           std::function<void(Node&)> set_attrs = {}) {
+    Node node;
+    node.name = std::move(name);
+    node.op = find_op_(op_name);
+    if (!node.op && options_.keep_unknown_ops) node.op = ForeignOp(op_name);
+    if (!node.op) return Unsupported(StrCat("the operator ", op_name, " is not known"));
+    node.inputs = {input};
+    if (set_attrs) set_attrs(node);
+    Value result;
+    result.name = node.name;
+    result.type = graph_.value(input).type;
+    if (node.op->infer) {
+      ASSIGN_OR_RETURN(std::vector<TensorType> types, InferTypes(node));
+      if (types.size() != 1) return Unsupported(StrCat("the operator ", op_name, " with ", types.size(), " results"));
+      result.type = types[0];
+    }
+    node.outputs = {graph_.AddValue(std::move(result))};
+    ASSIGN_OR_RETURN(bool folded, FoldIfSmall(node));
+    ValueId output = node.outputs[0];
+    if (!folded) graph_.nodes.push_back(std::move(node));
+    return output;
+  }
+
+  // The node's quantized inputs as the real numbers that they stand for. False: it has none.
+  Result<bool> ReadInputsAsReal(Node& node) {
+    bool changed = false;
+    for (ValueId& id : node.inputs) {
+      if (id == kNoValue || !IsQuantized(id)) continue;
+      changed = true;
+      if (graph_.value(id).constant) {
+        id = DequantizedConstant(id);
+      } else if (auto known = dequantized_.find(id); known != dequantized_.end()) {
+        id = known->second;
+      } else {
+        ASSIGN_OR_RETURN(ValueId real, AddUnary("DEQUANTIZE", id, graph_.value(id).name + "/real"));
+        id = dequantized_[id] = real;
+      }
+    }
+    return changed;
+  }
+
   Status AddNode(Scope& scope, const tflite_schema::Operator& op, Node node, const std::string& activation) {
-    bool folded = false;
     std::vector<TensorType> file_types, types;
     for (int32_t tensor : *op.outputs()) {
       ASSIGN_OR_RETURN(TensorType type, TypeOf(scope, tensor));
       file_types.push_back(type);
     }
+    bool in_real = false;
     if (node.op->infer) {
-      std::vector<OperandInfo> operands = NodeOperands(graph_, node);
-      ASSIGN_OR_RETURN(types, node.op->infer(OpCall{node.attrs, operands, {}, node.custom_options}));
+      auto inferred = InferTypes(node);
+      bool quantized_activation = activation != "NONE" && !IsFloat(file_types[0].dtype);
+      if (quantized_activation || (!inferred.ok() && inferred.error().code == Code::kUnsupported)) {
+        ASSIGN_OR_RETURN(in_real, ReadInputsAsReal(node));
+        if (in_real) {
+          auto again = InferTypes(node);
+          if (!again.ok() && inferred.ok()) return again.error();
+          if (again.ok()) inferred = std::move(again);
+        }
+      }
+      if (!inferred.ok()) return inferred.error();
+      types = std::move(inferred).value();
       if (types.size() != file_types.size())
         return Bad(StrCat("it has ", file_types.size(), " outputs, expected ", types.size()));
       for (size_t i = 0; i < types.size(); ++i) {
-        if (types[i].dtype == file_types[i].dtype) continue;
+        if (types[i].dtype == file_types[i].dtype || (in_real && types[i].dtype == DType::kF32)) continue;
         return Unsupported(StrCat("output ", i, " is ", DTypeName(file_types[i].dtype), " in the file, the operator gives ",
                                   DTypeName(types[i].dtype)));
       }
     } else {
       types = file_types;
     }
+
+    // The value of each output, then what still has to be done with it: activation, quantization.
+    std::vector<ValueId> results;
     for (size_t i = 0; i < types.size(); ++i) {
       int32_t tensor = op.outputs()->Get(uoffset_t(i));
+      bool is_last = activation == "NONE" && types[i].dtype == file_types[i].dtype;
       Value value;
       value.name = scope.prefix + TensorName(scope, tensor);
+      if (!is_last) value.name += activation == "NONE" ? "/real" : "/linear";
       value.type = types[i];
-      ASSIGN_OR_RETURN(value.quantization, QuantizationOf(scope, tensor));
-      node.outputs.push_back(graph_.AddValue(std::move(value)));
-      scope.values[size_t(tensor)] = node.outputs.back();
+      if (is_last) { ASSIGN_OR_RETURN(value.quantization, QuantizationOf(scope, tensor)); }
+      results.push_back(graph_.AddValue(std::move(value)));
     }
-    if (activation != "NONE") {
-      Node after;
-      after.op = find_op_(activation);
-      if (!after.op && options_.keep_unknown_ops) after.op = ForeignOp(activation);
-      if (!after.op || types.size() != 1) return Unsupported(StrCat("the fused activation ", activation));
-      after.name = node.name;
-      node.name += "/linear";
-      ValueId result = node.outputs[0];
-      Value before = graph_.value(result);
-      before.name = node.name;
-      node.outputs[0] = graph_.AddValue(std::move(before));
-      after.inputs = {node.outputs[0]};
-      after.outputs = {result};
-      if (after.op->infer) {
-        std::vector<OperandInfo> operands = NodeOperands(graph_, after);
-        ASSIGN_OR_RETURN(std::vector<TensorType> after_types, after.op->infer(OpCall{after.attrs, operands, {}, {}}));
-        if (after_types != types) return Unsupported(StrCat("the fused activation ", activation, " of ", types[0].ToString()));
-      }
-      graph_.nodes.push_back(std::move(node));
-      node = std::move(after);
-    }
-    ASSIGN_OR_RETURN(folded, FoldIfSmall(node));
+    node.outputs = results;
+    node.name = graph_.value(results[0]).name;
+    ASSIGN_OR_RETURN(bool folded, FoldIfSmall(node));
     if (!folded) graph_.nodes.push_back(std::move(node));
+    for (size_t i = 0; i < types.size(); ++i) {
+      int32_t tensor = op.outputs()->Get(uoffset_t(i));
+      std::string name = scope.prefix + TensorName(scope, tensor);
+      bool quantize = types[i].dtype != file_types[i].dtype;
+      if (activation != "NONE") {
+        if (types.size() != 1)
+          return Unsupported(StrCat("the fused activation ", activation, " of an operator with ", types.size(), " outputs"));
+        ASSIGN_OR_RETURN(results[i], AddUnary(activation, results[i], quantize ? name + "/real" : name));
+        if (!quantize && graph_.value(results[i]).type != types[i])
+          return Unsupported(StrCat("the fused activation ", activation, " of ", types[i].ToString()));
+      }
+      if (quantize) {
+        ASSIGN_OR_RETURN(std::shared_ptr<const Quantization> quantization, QuantizationOf(scope, tensor));
+        if (!quantization || quantization->scales.size() != 1)
+          return Unsupported(StrCat(TensorLabel(scope, tensor), " is computed and has no single scale"));
+        ASSIGN_OR_RETURN(results[i],
+                         AddUnary("QUANTIZE", results[i], name, [&](Node& after) { SetResultAttrs(scope, tensor, after); }));
+        Value& value = graph_.values[size_t(results[i])];
+        if (value.type.dtype != file_types[i].dtype)
+          return Unsupported(StrCat(TensorLabel(scope, tensor), " is ", DTypeName(file_types[i].dtype),
+                                    ", to which real numbers cannot be quantized"));
+        value.quantization = std::move(quantization);
+      }
+      scope.values[size_t(tensor)] = results[i];
+    }
     return {};
   }
 

@@ -8,10 +8,13 @@
 //   number, as numbers; element types as our names (`out_data_type` = "f32").
 // - `fused_activation_function` becomes a node of its own (RELU, RELU_N1_TO_1, RELU6, TANH); operators never see it.
 // - Attributes that an operator declares (OpDef::attrs) under these names are filled in from the tensor of output 0: `dtype`,
-//   `output_type`, `out_type` and `out_data_type`, declared as texts, its element type; `scale` and `zero_point` (or `output_scale`, `output_zero_point`), its quantization where
-//   it has one for the whole tensor.
+//   `output_type`, `out_type` and `out_data_type`, declared as texts, its element type; `scale` and `zero_point` (or
+//   `output_scale`, `output_zero_point`), its quantization where it has one for the whole tensor.
 // - DENSIFY of a constant, DEQUANTIZE of a constant, and quantized weights of a float operator (dynamic range models) become
 //   constants: f16 stays f16 under an f32 value, integers become f32.
+// - Where an operator does not take quantized activations, it runs on the real numbers: DEQUANTIZE before it, QUANTIZE behind.
+// The
+//   results are those of the integer kernels but for the rounding of single steps.
 // - Nodes that compute small constants from constants or from types (shapes) are computed here.
 #pragma once
 

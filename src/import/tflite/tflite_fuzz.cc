@@ -3,6 +3,7 @@
 // With libFuzzer (LEEWAY_LIBFUZZER): the usual options, and a folder of files to begin with. Without: a program of its own,
 //     tflite_fuzz [--runs=N] [--seed=S] [--seconds=T] FILE_OR_FOLDER...
 // that cuts each small file at every offset and then runs N random mutations (or as many as T seconds allow).
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,7 +16,8 @@ namespace {
 
 void ReadOnce(const uint8_t* data, size_t size) {
   auto* bytes = reinterpret_cast<const std::byte*>(data);
-  // Once with every operator unknown, which reaches all of the file, and once with ours, whose shape rules see the numbers in it.
+  // Once with every operator unknown, which reaches all of the file, and once with ours, whose shape rules see the numbers in
+  // it.
   for (bool known : {false, true}) {
     auto file = leeway::MappedFile::FromBytes({bytes, bytes + size}, "fuzz");
     leeway::TfliteOptions options;
@@ -81,7 +83,8 @@ std::vector<Bytes> ReadCorpus(const std::vector<std::string>& paths) {
 
 // Numbers at the edges of what sizes and indices may be.
 uint32_t Interesting(std::mt19937_64& random) {
-  static const uint32_t kNumbers[] = {0, 1, 2, 4, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffffc, 0x10000000};
+  static const uint32_t kNumbers[] = {0,      1,      2,          4,          0x7f,       0x80,       0xff,      0x7fff,
+                                      0x8000, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffffc, 0x10000000};
   return kNumbers[random() % std::size(kNumbers)];
 }
 
@@ -89,7 +92,9 @@ void Mutate(Bytes& bytes, std::mt19937_64& random) {
   for (int n = 1 + int(random() % 4); n > 0 && !bytes.empty(); --n) {
     size_t at = random() % bytes.size();
     // Tables lie at the ends of small files, constants between: aligned words near either end are hit more often.
-    if (random() % 2) at = random() % 2 ? random() % std::min<size_t>(bytes.size(), 512) : bytes.size() - 1 - random() % std::min<size_t>(bytes.size(), 512);
+    if (random() % 2)
+      at = random() % 2 ? random() % std::min<size_t>(bytes.size(), 512)
+                        : bytes.size() - 1 - random() % std::min<size_t>(bytes.size(), 512);
     switch (random() % 6) {
       case 0: bytes[at] ^= uint8_t(1u << (random() % 8)); break;
       case 1: bytes[at] = uint8_t(random()); break;
@@ -105,7 +110,8 @@ void Mutate(Bytes& bytes, std::mt19937_64& random) {
         break;
       }
       case 4: {  // one part over another
-        size_t from = random() % bytes.size(), length = std::min({size_t(1 + random() % 16), bytes.size() - from, bytes.size() - at});
+        size_t from = random() % bytes.size(),
+               length = std::min({size_t(1 + random() % 16), bytes.size() - from, bytes.size() - at});
         std::memmove(&bytes[at], &bytes[from], length);
         break;
       }
@@ -152,7 +158,8 @@ int main(int argc, char** argv) {
     Mutate(bytes, random);
     ReadOnce(bytes.data(), bytes.size());
   }
-  std::printf("%llu mutations in %.1f s, seed %llu\n", static_cast<unsigned long long>(done), elapsed(), static_cast<unsigned long long>(seed));
+  std::printf("%llu mutations in %.1f s, seed %llu\n", static_cast<unsigned long long>(done), elapsed(),
+              static_cast<unsigned long long>(seed));
   return 0;
 }
 
