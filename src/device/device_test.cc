@@ -772,19 +772,18 @@ INSTANTIATE_TEST_SUITE_P(Device, EveryDevice, testing::ValuesIn(DeviceNames()), 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EveryDevice);
 
 TEST(DawnExtensions, HaveTheNamesThatWeGiveThem) {
-  auto opened = webgpu::GetApi().ok() ? webgpu::OpenAdapter({}, {}) : Result<webgpu::Opened>(webgpu::GetApi().error());
+  auto opened = webgpu::GetApi().ok() ? webgpu::OpenAdapter({}, nullptr, {}) : Result<webgpu::Opened>(webgpu::GetApi().error());
   if (!opened.ok()) GTEST_SKIP() << opened.error().message;
   const webgpu::Core& core = *opened->core;
   for (const webgpu::DawnExtension& extension : webgpu::kDawnExtensions) {
-    Status status = webgpu::CheckDawnExtension(core.instance.get(), core.adapter.get(), extension.type, extension.name);
+    Status status = webgpu::CheckDawnExtension(core.instance(), core.adapter.get(), extension.type, extension.name);
     EXPECT_TRUE(status.ok()) << status.error().message;
   }
   // The check itself tells a wrong number, and a name of which ours is only the beginning.
-  EXPECT_FALSE(webgpu::CheckDawnExtension(core.instance.get(), core.adapter.get(), static_cast<WGPUSType>(0x00050013),
+  EXPECT_FALSE(webgpu::CheckDawnExtension(core.instance(), core.adapter.get(), static_cast<WGPUSType>(0x00050013),
                                           webgpu::kDawnToggles.name)
                    .ok());
-  EXPECT_FALSE(
-      webgpu::CheckDawnExtension(core.instance.get(), core.adapter.get(), webgpu::kDawnToggles.type, "DawnToggles").ok());
+  EXPECT_FALSE(webgpu::CheckDawnExtension(core.instance(), core.adapter.get(), webgpu::kDawnToggles.type, "DawnToggles").ok());
 }
 
 }  // namespace

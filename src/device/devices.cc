@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <map>
 
 #include "base/cache_folder.h"
 #include "base/strings.h"
@@ -149,15 +150,20 @@ Result<std::unique_ptr<Device>> OpenDevice(std::string_view wanted, const OpenOp
   };
   constexpr Link kChain[] = {{"webgpu", false}, {"opencl", false}, {"opencl", true}, {"webgpu", true}};
   std::string tried;
-  std::vector<Result<Enumeration>> found;
-  for (const Api& api : kApis) {
-    found.push_back(api.enumerate(false));
-    if (!found.back().ok()) tried += StrCat(" ", api.name, ": ", found.back().error().message);
-  }
+  // An API is looked at when its turn comes: loading OpenCL platforms takes longer than opening a device.
+  std::map<std::string_view, Result<Enumeration>> found;
+  auto look_at = [&](const Api& api) -> const Result<Enumeration>& {
+    const auto [entry, is_new] = found.try_emplace(api.name, Error{});
+    if (is_new) {
+      entry->second = api.enumerate(false);
+      if (!entry->second.ok()) tried += StrCat(" ", api.name, ": ", entry->second.error().message);
+    }
+    return entry->second;
+  };
   for (const Link& link : kChain) {
     for (size_t a = 0; a < std::size(kApis); ++a) {
-      if (std::string_view(kApis[a].name) != link.api || !found[a].ok()) continue;
-      for (const Candidate& candidate : found[a]->candidates) {
+      if (std::string_view(kApis[a].name) != link.api || !look_at(kApis[a]).ok()) continue;
+      for (const Candidate& candidate : look_at(kApis[a])->candidates) {
         if (candidate.is_software != link.software) continue;
         auto device = OpenCandidate(candidate, options);
         if (device.ok()) {

@@ -209,15 +209,20 @@ Status CheckDawnExtension(WGPUInstance instance, WGPUAdapter adapter, WGPUSType 
   return {};
 }
 
-Result<Opened> OpenAdapter(const AdapterRequest& request, const OpenOptions& options) {
+Result<Opened> OpenAdapter(const AdapterRequest& request, std::shared_ptr<InstanceSlot> found, const OpenOptions& options) {
   const Api& api = GetApi().value();
   Opened out;
   out.core = std::make_shared<Core>();
   Core& core = *out.core;
   {
     ManifestScope scope(request.manifest);
-    ASSIGN_OR_RETURN(core.instance, MakeInstance());
-    ASSIGN_OR_RETURN(core.adapter, RequestAdapter(core.instance.get(), request.preference, nullptr));
+    if (found && !found->in_use.exchange(true)) {
+      core.slot = std::move(found);
+    } else {
+      core.slot = std::make_shared<InstanceSlot>();
+      ASSIGN_OR_RETURN(core.slot->instance, MakeInstance());
+    }
+    ASSIGN_OR_RETURN(core.adapter, RequestAdapter(core.instance(), request.preference, nullptr));
   }
 
   // Dawn's toggles of a performance build. The browser has none of them, so LEEWAY_WEBGPU_SAFE leaves them off.
@@ -231,10 +236,10 @@ Result<Opened> OpenAdapter(const AdapterRequest& request, const OpenOptions& opt
   }
   DawnTogglesDescriptor toggles = {{nullptr, kDawnToggles.type}, on.size(), on.data(), off.size(), off.data()};
   const WGPUChainedStruct* chain = nullptr;
-  if (Status known = CheckDawnExtension(core.instance.get(), core.adapter.get(), kDawnToggles.type, kDawnToggles.name);
+  if (Status known = CheckDawnExtension(core.instance(), core.adapter.get(), kDawnToggles.type, kDawnToggles.name);
       known.ok()) {
     chain = &toggles.chain;
-    ASSIGN_OR_RETURN(core.adapter, RequestAdapter(core.instance.get(), request.preference, chain));
+    ASSIGN_OR_RETURN(core.adapter, RequestAdapter(core.instance(), request.preference, chain));
   } else {
     out.robust = true;
     if (options.log) options.log(StrCat("Dawn's toggles are left alone: ", known.error().message));
@@ -276,7 +281,7 @@ Result<Opened> OpenAdapter(const AdapterRequest& request, const OpenOptions& opt
                                                   void*) {
     static_cast<ErrorState*>(user)->Lose(StrCat("The device is lost: ", Text(message)));
   };
-  DeviceAnswer answer = RequestDevice(core.instance.get(), core.adapter.get(), descriptor);
+  DeviceAnswer answer = RequestDevice(core.instance(), core.adapter.get(), descriptor);
   if (!answer.device) {
     return Error{Code::kUnsupported, StrCat("WebGPU opens no device on \"", out.description.device, "\": ", answer.message)};
   }
@@ -286,10 +291,10 @@ Result<Opened> OpenAdapter(const AdapterRequest& request, const OpenOptions& opt
   api.DeviceGetLimits(answer.device, &out.limits);
   if (api.InstanceHasWGSLLanguageFeature) {
     out.packed_dot =
-        api.InstanceHasWGSLLanguageFeature(core.instance.get(), WGPUWGSLLanguageFeatureName_Packed4x8IntegerDotProduct);
+        api.InstanceHasWGSLLanguageFeature(core.instance(), WGPUWGSLLanguageFeatureName_Packed4x8IntegerDotProduct);
     out.immediates = !options.minimal_limits && api.ComputePassEncoderSetImmediates &&
                      out.limits.maxImmediateSize >= kImmediateBytes &&
-                     api.InstanceHasWGSLLanguageFeature(core.instance.get(), kImmediateAddressSpace);
+                     api.InstanceHasWGSLLanguageFeature(core.instance(), kImmediateAddressSpace);
   }
   return out;
 }
@@ -301,14 +306,15 @@ struct FoundAdapter {
   AdapterDescription description;
   // Held until the process ends, so that the driver stays loaded: NVIDIA's can be loaded anew only a few times, because each
   // time takes some of the static thread-local memory that a process has ("cannot allocate memory in static TLS block").
-  OwnedInstance instance;
+  std::shared_ptr<InstanceSlot> slot;
 };
 
 Result<FoundAdapter> FindAdapter(const AdapterRequest& request) {
   ManifestScope scope(request.manifest);
-  ASSIGN_OR_RETURN(OwnedInstance instance, MakeInstance());
-  ASSIGN_OR_RETURN(OwnedAdapter adapter, RequestAdapter(instance.get(), request.preference, nullptr));
-  return FoundAdapter{request, DescribeAdapter(adapter.get()), std::move(instance)};
+  auto slot = std::make_shared<InstanceSlot>();
+  ASSIGN_OR_RETURN(slot->instance, MakeInstance());
+  ASSIGN_OR_RETURN(OwnedAdapter adapter, RequestAdapter(slot->instance.get(), request.preference, nullptr));
+  return FoundAdapter{request, DescribeAdapter(adapter.get()), std::move(slot)};
 }
 
 // Looking at all drivers takes a quarter of a second, and they do not change while a program runs, unless it changes the
@@ -359,7 +365,9 @@ Result<Enumeration> Enumerate(bool thorough) {
     candidate.aliases =
         StrCat(d.architecture, " ", found.request.manifest, d.device.starts_with("llvmpipe") ? " lavapipe" : "");
     candidate.is_software = d.type == WGPUAdapterType_CPU;
-    candidate.open = [request = found.request](const OpenOptions& options) { return OpenWebGpuDevice(request, options); };
+    candidate.open = [request = found.request, slot = found.slot](const OpenOptions& options) {
+      return OpenWebGpuDevice(request, slot, options);
+    };
     out.candidates.push_back(std::move(candidate));
   }
   return out;

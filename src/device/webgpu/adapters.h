@@ -33,7 +33,8 @@ struct Opened {
   bool f16 = false, subgroups = false, timestamps = false, packed_dot = false, immediates = false;
   bool robust = false;  // bounds checks and clearing of workgroup memory are on
 };
-Result<Opened> OpenAdapter(const AdapterRequest& request, const OpenOptions& options);
+// `found`: an instance to take unless another device has it; may be null.
+Result<Opened> OpenAdapter(const AdapterRequest& request, std::shared_ptr<InstanceSlot> found, const OpenOptions& options);
 
 // The library's name for a number of its own, checked on an adapter: does it mean what we mean by it?
 Status CheckDawnExtension(WGPUInstance instance, WGPUAdapter adapter, WGPUSType type, const char* name);

@@ -36,10 +36,19 @@ Core::~Core() { Close(); }
 void Core::Close() {
   if (closing) return;
   closing = true;
-  if (device) {
-    api.DeviceDestroy(device.get());
-    api.InstanceProcessEvents(instance.get());
+  if (!device) {
+    if (slot) slot->in_use = false;
+    return;
   }
+  api.DeviceDestroy(device.get());
+  // All callbacks come soon now: what waits for the device is aborted, a compilation runs to its end.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  api.InstanceProcessEvents(instance());
+  while (pending_callbacks && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    api.InstanceProcessEvents(instance());
+  }
+  if (!pending_callbacks) slot->in_use = false;
 }
 
 void PumpUntil(WGPUInstance instance, const bool& done) {

@@ -73,6 +73,14 @@ class ErrorState {
   std::atomic<bool> has_error_ = false, is_lost_ = false;
 };
 
+// An instance of the library. Making one takes tens of milliseconds on a real GPU's driver, so the one that found an adapter
+// serves the first device that is opened on it; a second device beside it gets its own, so that no device runs the
+// continuations of another.
+struct InstanceSlot {
+  OwnedInstance instance;
+  std::atomic<bool> in_use = false;
+};
+
 // Instance, device and queue, shared by all objects made on them, so that any of them may be destroyed last.
 struct Core {
   const Api& api = GetApi().value();
@@ -80,7 +88,8 @@ struct Core {
   ErrorState errors;
   bool closing = false;  // callbacks that still come only clean up
   uint64_t allocated_bytes = 0;
-  OwnedInstance instance;
+  int pending_callbacks = 0;  // that point here
+  std::shared_ptr<InstanceSlot> slot;
   OwnedAdapter adapter;
   OwnedDevice device;
   OwnedQueue queue;
@@ -88,6 +97,7 @@ struct Core {
   Core() = default;
   Core(const Core&) = delete;
   ~Core();
+  WGPUInstance instance() const { return slot->instance.get(); }
   // Ends all that is going on; pending callbacks are dropped.
   void Close();
 };

@@ -176,7 +176,7 @@ class WebGpuDevice : public BackendDevice {
   Status WriteTexture(Texture& texture, std::span<const std::byte> texels) override;
   Result<EventPtr> Read(std::vector<ReadRequest> requests, ReadDone done) override;
   Result<EventPtr> ReadTexture(Texture& texture, ReadDone done) override;
-  void Poll() override { core_->api.InstanceProcessEvents(core_->instance.get()); }
+  void Poll() override { core_->api.InstanceProcessEvents(core_->instance()); }
   Status Wait(const EventPtr& event) override;
   Status status() const override { return core_->errors.lost() ? core_->errors.LostStatus() : Status(); }
   uint64_t allocated_bytes() const override { return core_->allocated_bytes; }
@@ -328,6 +328,7 @@ Result<Device::Compiling> WebGpuDevice::StartCompile(const shader::KernelText& k
     int waiting = 2;
     Core* core;
     void Arrived() {
+      --core->pending_callbacks;
       if (--waiting) return;
       if (!core->closing) {
         if (!module_message.empty() || !state->pipeline) {
@@ -343,6 +344,7 @@ Result<Device::Compiling> WebGpuDevice::StartCompile(const shader::KernelText& k
     }
   };
   auto* compile = new Compile;
+  core_->pending_callbacks += 2;
   compile->state = state;
   compile->core = core_.get();
   auto event = compile->event;
@@ -512,8 +514,10 @@ std::shared_ptr<FutureEvent> WebGpuDevice::WorkDoneEvent() {
   WGPUQueueWorkDoneCallbackInfo callback = WGPU_QUEUE_WORK_DONE_CALLBACK_INFO_INIT;
   callback.mode = WGPUCallbackMode_AllowProcessEvents;
   callback.userdata1 = new Pending{core_.get(), event};
+  ++core_->pending_callbacks;
   callback.callback = [](WGPUQueueWorkDoneStatus status, WGPUStringView message, void* user, void*) {
     std::unique_ptr<Pending> pending(static_cast<Pending*>(user));
+    --pending->core->pending_callbacks;
     if (pending->core->closing) return;
     Status result = pending->core->errors.Take();
     if (result.ok() && status != WGPUQueueWorkDoneStatus_Success) {
@@ -656,8 +660,10 @@ std::shared_ptr<FutureEvent> WebGpuDevice::Map(Staging* staging, uint64_t size_b
   WGPUBufferMapCallbackInfo callback = WGPU_BUFFER_MAP_CALLBACK_INFO_INIT;
   callback.mode = WGPUCallbackMode_AllowProcessEvents;
   callback.userdata1 = new PendingRead{this, core_.get(), staging, size_bytes, std::move(use), event};
+  ++core_->pending_callbacks;
   callback.callback = [](WGPUMapAsyncStatus map_status, WGPUStringView message, void* user, void*) {
     std::unique_ptr<PendingRead> pending(static_cast<PendingRead*>(user));
+    --pending->core->pending_callbacks;
     if (pending->core->closing) return;
     const Api& api = pending->core->api;
     Status status = pending->core->errors.Take();
@@ -775,7 +781,7 @@ Status WebGpuDevice::WriteTexture(Texture& texture, std::span<const std::byte> t
 
 Status WebGpuDevice::Wait(const EventPtr& event) {
   const Api& api = core_->api;
-  const WGPUInstance instance = core_->instance.get();
+  const WGPUInstance instance = core_->instance();
   auto& wanted = static_cast<FutureEvent&>(*event);
   // A wake-up from the kernel costs tens of microseconds, as much as a small model's run, so on a real GPU look first for a
   // while. A software GPU needs the cores itself.
@@ -802,8 +808,9 @@ Status WebGpuDevice::Wait(const EventPtr& event) {
 
 }  // namespace
 
-Result<std::unique_ptr<BackendDevice>> OpenWebGpuDevice(const AdapterRequest& request, const OpenOptions& options) {
-  ASSIGN_OR_RETURN(Opened opened, OpenAdapter(request, options));
+Result<std::unique_ptr<BackendDevice>> OpenWebGpuDevice(const AdapterRequest& request, std::shared_ptr<InstanceSlot> found,
+                                                        const OpenOptions& options) {
+  ASSIGN_OR_RETURN(Opened opened, OpenAdapter(request, std::move(found), options));
   return std::unique_ptr<BackendDevice>(new WebGpuDevice(std::move(opened), options));
 }
 

@@ -8,6 +8,8 @@
 
 namespace leeway::webgpu {
 
-Result<std::unique_ptr<BackendDevice>> OpenWebGpuDevice(const AdapterRequest& request, const OpenOptions& options);
+// `found`: the instance that found the adapter, taken if no other device has it; may be null.
+Result<std::unique_ptr<BackendDevice>> OpenWebGpuDevice(const AdapterRequest& request, std::shared_ptr<InstanceSlot> found,
+                                                        const OpenOptions& options);
 
 }  // namespace leeway::webgpu
