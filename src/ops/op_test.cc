@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/strings.h"
+#include "ops/op_test_plan.h"
 
 namespace leeway::op_test {
 
@@ -14,6 +15,11 @@ namespace {
 RowRunner& CurrentRunner() {
   static RowRunner runner = [](const std::string& op_name, const OpTestRow& row) { Prepare(op_name, row, false); };
   return runner;
+}
+
+std::vector<RegisteredRow>& MutableRows() {
+  static std::vector<RegisteredRow>& rows = *new std::vector<RegisteredRow>();
+  return rows;
 }
 
 class RowTest : public testing::Test {
@@ -221,6 +227,8 @@ std::string Compare(const HostTensor& got, const HostTensor& want, const Toleran
                 tolerance.absolute + tolerance.relative * std::fabs(want.Get(worst)));
 }
 
+const std::vector<RegisteredRow>& RegisteredRows() { return MutableRows(); }
+
 void SetRowRunner(RowRunner runner) { CurrentRunner() = std::move(runner); }
 
 Registration::Registration(const char* op_name, const char* file, int line, std::vector<OpTestRow> rows) {
@@ -230,6 +238,7 @@ Registration::Registration(const char* op_name, const char* file, int line, std:
   tables.push_back(std::make_unique<std::vector<OpTestRow>>(std::move(rows)));
   for (const OpTestRow& row : *tables.back()) {
     const std::string name = StrCat(op_name, "/", row.name);
+    MutableRows().push_back({op_name, &row});
     testing::RegisterTest("Kernels", name.c_str(), nullptr, nullptr, file, line,
                           [op = std::string(op_name), row = &row]() -> testing::Test* { return new RowTest(op, row); });
   }

@@ -1,7 +1,9 @@
 // Runs rows of table tests on the interpreter, before and after lowering, and prints their kernels for every target.
+#include <map>
 #include <set>
 
 #include "base/strings.h"
+#include "check_text.h"
 #include "ops/op_test_plan.h"
 #include "shader/interpret.h"
 
@@ -160,6 +162,72 @@ const bool kRunnerIsSet = [] {
   SetRowRunner(RunRow);
   return true;
 }();
+
+TEST(OpTableRows, EveryOperatorThatCanRunOnADeviceHasARow) {
+  std::set<std::string> tested;
+  for (const RegisteredRow& row : RegisteredRows()) {
+    if (!row.row->cpu_only) tested.insert(row.op_name);
+  }
+  std::string missing;
+  for (const OpDef* op : AllOps()) {
+    const bool runs = op->kernels != nullptr || op->value_map != nullptr || op->movement != nullptr || op->scatter != nullptr;
+    if (runs && !tested.count(op->name)) missing += StrCat(" ", op->name);
+  }
+  EXPECT_EQ(missing, "");
+}
+
+// The texts of every variant for a language, from the first rows that it accepts.
+std::vector<shader::KernelText> TextsFor(Language language) {
+  constexpr int kRowsPerVariant = 2;
+  const Target target = shader::TypicalTarget(language);
+  std::map<std::pair<std::string, const KernelVariant*>, int> rows_done;
+  std::vector<shader::KernelText> texts;
+  std::set<std::string> known;
+  for (const RegisteredRow& registered : RegisteredRows()) {
+    if (registered.row->cpu_only) continue;
+    for (bool f16 : {false, true}) {
+      const auto row = Prepare(registered.op_name, *registered.row, f16);
+      if (!row) return texts;
+      for (const KernelVariant* variant : VariantsFor(*row, target, f16)) {
+        if (f16 ? rows_done[{registered.op_name, variant}] > kRowsPerVariant
+                : ++rows_done[{registered.op_name, variant}] > kRowsPerVariant) {
+          continue;
+        }
+        const TestConfig config{.name = "texts",
+                                .layout = f16 ? Layout::kSliced4 : Layout::kPadded4,
+                                .storage = f16 ? Storage::kTexture2DArray : Storage::kBuffer,
+                                .f16 = f16,
+                                .epilogue = true};
+        auto test = PlanRow(*row, *variant, config, target);
+        if (!test.ok()) continue;  // the row's own test says so
+        for (size_t i = 0; i < (*test)->dispatches.size(); ++i) {
+          const KernelDispatch& dispatch = (*test)->plan.dispatches[i];
+          auto module = shader::Parse(dispatch.kernel_text, dispatch.kernel_name);
+          if (!module.ok()) continue;
+          auto text = shader::Compile(*module, (*test)->dispatches[i].specialization, target);
+          if (text.ok() && known.insert(text->text).second) texts.push_back(*text);
+        }
+      }
+    }
+  }
+  return texts;
+}
+
+class OpTables : public testing::TestWithParam<Language> {};
+
+TEST_P(OpTables, TextsAreTakenByAnotherCompiler) {
+  LEEWAY_NEED_CHECKER(GetParam());
+  const std::vector<shader::KernelText> texts = TextsFor(GetParam());
+  EXPECT_FALSE(texts.empty());
+  constexpr size_t kBatch = 100;
+  for (size_t first = 0; first < texts.size(); first += kBatch) {
+    const Status status = shader::CheckTexts(std::span(texts).subspan(first, std::min(kBatch, texts.size() - first)));
+    EXPECT_TRUE(status.ok()) << status.error().message.substr(0, 20000);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, OpTables, testing::Values(Language::kOpenClC, Language::kGlslEs, Language::kMsl),
+                         [](const auto& info) { return std::string(shader::LanguageName(info.param)); });
 
 }  // namespace
 

@@ -53,6 +53,13 @@ struct TestPlan {
 Result<std::unique_ptr<TestPlan>> PlanRow(const PreparedRow& row, const KernelVariant& variant, const TestConfig& config,
                                           const shader::Target& target);
 
+// Every row of the program, in the order of registration.
+struct RegisteredRow {
+  std::string op_name;
+  const OpTestRow* row = nullptr;
+};
+const std::vector<RegisteredRow>& RegisteredRows();
+
 // The variants to run on `target`, with GoogleTest failures where there should be some.
 std::vector<const KernelVariant*> VariantsFor(const PreparedRow& row, const shader::Target& target, bool f16);
 
