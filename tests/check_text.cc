@@ -60,11 +60,12 @@ constexpr char kOpenClC[] =
     "clang-15 -x cl -cl-std=CL3.0 -target spir64-unknown-unknown -Xclang -cl-ext=-all,+cl_khr_fp16,+cl_khr_subgroups,"
     "+__opencl_c_subgroups,+__opencl_c_images,+__opencl_c_3d_image_writes,+cl_khr_3d_image_writes,+cl_khr_subgroup_ballot,"
     "+cl_khr_subgroup_shuffle,+cl_khr_subgroup_shuffle_relative,+cl_khr_subgroup_non_uniform_arithmetic,"
-    "+cl_khr_integer_dot_product -Wall -Werror -Wno-unused -Wno-unknown-pragmas -Wno-ignored-pragmas -fsyntax-only";
+    "+cl_khr_integer_dot_product -Wall -Werror -Wno-unused -Wno-self-assign -Wno-tautological-compare -Wno-unknown-pragmas "
+    "-Wno-ignored-pragmas -fsyntax-only";
 constexpr char kMsl[] =
     "clang-15 -x clcpp -cl-std=CLC++2021 -cl-no-stdinc -Xclang -cl-ext=-all,+cl_khr_fp16,"
     "+__cl_clang_non_portable_kernel_param_types,+__opencl_c_generic_address_space -Wall -Werror -Wno-unknown-attributes "
-    "-Wno-unused -fsyntax-only -I" LEEWAY_SOURCE_DIR "/tests/metal/msl";
+    "-Wno-unused -Wno-self-assign -Wno-tautological-compare -fsyntax-only -I" LEEWAY_SOURCE_DIR "/tests/metal/msl";
 
 Status Failure(std::span<const KernelText> texts, const std::string& output) {
   std::string message = output;

@@ -1,11 +1,8 @@
 // Kernels that use every builtin function and every statement, printed for all four languages, looked at by each language's own
 // compiler; and what is printed as MSL runs on the CPU and is compared with what it should compute.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <algorithm>
-#include <bit>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -67,26 +64,6 @@ KernelText MustPrint(std::string_view kernel, const TestTensors& tensors, const 
   return printed.ok() ? printed->text : KernelText{};
 }
 
-// Bytes that end where a page begins that cannot be touched.
-class Guarded {
- public:
-  explicit Guarded(std::span<const std::byte> bytes) : size_(bytes.size()) {
-    pages_ = (size_ + 15) / 16 * 16;
-    pages_ = (pages_ + 4095) / 4096 * 4096;
-    base_ = static_cast<char*>(mmap(nullptr, pages_ + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    mprotect(base_ + pages_, 4096, PROT_NONE);
-    std::memcpy(data(), bytes.data(), size_);
-  }
-  Guarded(const Guarded&) = delete;
-  ~Guarded() { munmap(base_, pages_ + 4096); }
-  char* data() const { return base_ + pages_ - (size_ + 15) / 16 * 16; }
-  std::span<const std::byte> bytes() const { return {reinterpret_cast<const std::byte*>(data()), size_}; }
-
- private:
-  size_t size_, pages_;
-  char* base_;
-};
-
 // Runs the kernel as printed for Metal; `tensors` are read and written.
 void RunAsMsl(std::string_view kernel, TestTensors& tensors, const std::map<std::string, ConstValue>& consts,
               std::array<uint32_t, 3> workgroups, std::span<const std::byte> params = {},
@@ -101,35 +78,35 @@ void RunAsMsl(std::string_view kernel, TestTensors& tensors, const std::map<std:
   auto library = msl::Compile(text.text, LEEWAY_SOURCE_DIR "/tests/metal/msl", LEEWAY_BINARY_DIR "/msl_cache");
   ASSERT_TRUE(library.ok()) << library.error().message << text.text;
   msl::Bindings bindings;
-  std::vector<std::unique_ptr<Guarded>> memory;
+  std::vector<std::unique_ptr<msl::GuardedBytes>> memory;
   std::vector<std::unique_ptr<msl::Texture>> textures;
-  std::map<std::string, Guarded*> storage;
+  std::map<std::string, msl::GuardedBytes*> storage;
   int buffer_count = 0, texture_count = 0;
   for (const BindingInfo& binding : text.bindings) {
     if (binding.kind == BindingInfo::Kind::kParams) {
       ASSERT_EQ(params.size(), text.params_bytes);
-      memory.push_back(std::make_unique<Guarded>(params));
-      bindings.buffer[buffer_count++] = reinterpret_cast<uint64_t>(memory.back()->data());
+      memory.push_back(std::make_unique<msl::GuardedBytes>(params));
+      bindings.buffer[buffer_count++] = memory.back()->address();
       continue;
     }
     if (binding.kind == BindingInfo::Kind::kScratch) {
       std::vector<std::byte> zeros(binding.scratch_bytes);
-      memory.push_back(std::make_unique<Guarded>(zeros));
-      bindings.buffer[buffer_count++] = reinterpret_cast<uint64_t>(memory.back()->data());
+      memory.push_back(std::make_unique<msl::GuardedBytes>(zeros));
+      bindings.buffer[buffer_count++] = memory.back()->address();
       continue;
     }
     const Placement& placement = printed->tensors.at(binding.tensor).placement;
     std::vector<std::byte> packed = PackForStorage(tensors.at(binding.tensor).data, placement);
-    memory.push_back(std::make_unique<Guarded>(packed));
+    memory.push_back(std::make_unique<msl::GuardedBytes>(packed));
     storage[binding.tensor] = memory.back().get();
     if (binding.kind == BindingInfo::Kind::kBuffer) {
-      bindings.buffer[buffer_count++] = reinterpret_cast<uint64_t>(memory.back()->data());
+      bindings.buffer[buffer_count++] = memory.back()->address();
       continue;
     }
     const auto& extent = placement.texture_extent;
-    textures.push_back(
-        std::make_unique<msl::Texture>(msl::Texture{memory.back()->data(), std::max(extent[0], 1u), std::max(extent[1], 1u),
-                                                    std::max(extent[2], 1u), placement.dtype == DType::kF16}));
+    textures.push_back(std::make_unique<msl::Texture>(msl::Texture{reinterpret_cast<void*>(memory.back()->address()),
+                                                                   std::max(extent[0], 1u), std::max(extent[1], 1u),
+                                                                   std::max(extent[2], 1u), placement.dtype == DType::kF16}));
     bindings.texture[texture_count++] = reinterpret_cast<uint64_t>(textures.back().get());
   }
   auto ran = msl::Run((*library)->kernels.at(text.entry_point), bindings, workgroups,

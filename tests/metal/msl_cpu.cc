@@ -167,15 +167,29 @@ Status CanCompile() {
 }
 
 Result<std::unique_ptr<Library>> Compile(const std::string& text, const std::string& headers, const std::string& cache) {
-  std::vector<Kernel> kernels = ReadSignatures(text);
-  std::string whole = StrCat("#line 1 \"kernel.metal\"\n", text, "\n#line 1 \"caller\"\n", kCaller);
-  for (const Kernel& kernel : kernels) whole += Caller(kernel);
+  return Compile({&text, 1}, headers, cache);
+}
+
+Result<std::unique_ptr<Library>> Compile(std::span<const std::string> texts, const std::string& headers,
+                                         const std::string& cache) {
+  std::vector<Kernel> kernels;
+  std::string whole = StrCat("#include <metal_stdlib>\n", kCaller);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    whole += StrCat("namespace lw_text_", i, " {\n#line 1 \"kernel", i, ".metal\"\n", texts[i], "\n#line 1 \"caller\"\n");
+    for (Kernel& kernel : ReadSignatures(texts[i])) {
+      whole += Caller(kernel);
+      kernel.fibers = texts[i].find("barrier(") != std::string::npos || texts[i].find("simd") != std::string::npos;
+      kernels.push_back(std::move(kernel));
+    }
+    whole += "}\n";
+  }
   const char* flags = std::getenv("MSL_FLAGS") ? std::getenv("MSL_FLAGS") : "-O1";
-  std::string compiler = StrCat(Clang(), " ", flags,
-                                " -x clcpp -cl-std=CLC++2021 -cl-no-stdinc -Xclang -cl-ext=-all,+cl_khr_fp16,"
-                                "+__cl_clang_non_portable_kernel_param_types,+__opencl_c_generic_address_space -Wall "
-                                "-Wno-unknown-attributes -Wno-unused -fPIC -shared -nostartfiles -I",
-                                headers);
+  std::string compiler =
+      StrCat(Clang(), " ", flags,
+             " -x clcpp -cl-std=CLC++2021 -cl-no-stdinc -Xclang -cl-ext=-all,+cl_khr_fp16,"
+             "+__cl_clang_non_portable_kernel_param_types,+__opencl_c_generic_address_space -Wall "
+             "-Wno-unknown-attributes -Wno-unused -Wno-self-assign -Wno-tautological-compare -fPIC -shared -nostartfiles -I",
+             headers);
   std::error_code ignored;
   std::filesystem::create_directories(cache, ignored);
   uint64_t key = HashText(ReadFile(headers + "/metal_stdlib"), HashText(compiler, HashText(whole)));
@@ -201,13 +215,22 @@ Result<std::unique_ptr<Library>> Compile(const std::string& text, const std::str
   auto library = std::make_unique<Library>();
   for (Kernel& kernel : kernels) {
     kernel.call = reinterpret_cast<void (*)(const Bindings*, const Ids*)>(dlsym(handle, ("lw_call_" + kernel.name).c_str()));
-    kernel.fibers = text.find("barrier(") != std::string::npos || text.find("simd") != std::string::npos;
     kernel.threadgroup_memory = zero.at;
     kernel.threadgroup_bytes = zero.bytes;
     library->kernels[kernel.name] = kernel;
   }
   return library;
 }
+
+GuardedBytes::GuardedBytes(std::span<const std::byte> bytes) : size_(bytes.size()) {
+  const size_t whole = (size_ + 15) / 16 * 16;
+  pages_ = (whole + 4095) / 4096 * 4096;
+  base_ = static_cast<char*>(mmap(nullptr, pages_ + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  mprotect(base_ + pages_, 4096, PROT_NONE);
+  data_ = reinterpret_cast<std::byte*>(base_ + pages_ - whole);
+  if (size_) std::memcpy(data_, bytes.data(), size_);
+}
+GuardedBytes::~GuardedBytes() { munmap(base_, pages_ + 4096); }
 
 // ---- Fibers
 
@@ -426,7 +449,7 @@ Status Run(const Kernel& kernel, const Bindings& bindings, std::array<uint32_t, 
       uint32_t at[3] = {t % threadgroups[0], t / threadgroups[0] % threadgroups[1], t / threadgroups[0] / threadgroups[1]};
       r.lanes.resize(lanes);
       r.simdgroups.resize((lanes + kSimdgroup - 1) / kSimdgroup);
-      if (kernel.threadgroup_bytes) std::memset(kernel.threadgroup_memory, 0xff, kernel.threadgroup_bytes);
+      if (kernel.fibers && kernel.threadgroup_bytes) std::memset(kernel.threadgroup_memory, 0xff, kernel.threadgroup_bytes);
       for (uint32_t i = 0; i < lanes; ++i) FillIds(r.lanes[i].ids, i, at, threadgroups.data(), group.data());
       if (kernel.fibers) {
         status = RunGroup(r, order, random);

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,11 +57,30 @@ Status CanCompile();
 // An error holds the compiler's messages, with lines of the text. `headers` is the folder msl/. Objects are kept in `cache`
 // under a hash of all that goes into them. The library stays loaded until the process ends.
 Result<std::unique_ptr<Library>> Compile(const std::string& text, const std::string& headers, const std::string& cache);
+// Several texts in one run of the compiler, which is most of the time of a small one. The kernels need different names.
+Result<std::unique_ptr<Library>> Compile(std::span<const std::string> texts, const std::string& headers,
+                                         const std::string& cache);
 
 enum class Order { kForward, kReverse, kShuffled };
 // Runs all threadgroups. Lanes run to their next barrier; threadgroup memory begins as NaN. An error when invocations wait at
 // different barriers or memory outside of every buffer is touched (put a page that cannot be read behind them).
 Status Run(const Kernel& kernel, const Bindings& bindings, std::array<uint32_t, 3> threadgroups, std::array<uint32_t, 3> group,
            Order order);
+
+// A copy of bytes that ends (to 16) where a page begins that cannot be touched.
+class GuardedBytes {
+ public:
+  explicit GuardedBytes(std::span<const std::byte> bytes);
+  GuardedBytes(const GuardedBytes&) = delete;
+  GuardedBytes& operator=(const GuardedBytes&) = delete;
+  ~GuardedBytes();
+  uint64_t address() const { return reinterpret_cast<uint64_t>(data_); }
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  size_t size_, pages_;
+  char* base_;
+  std::byte* data_;
+};
 
 }  // namespace leeway::msl
