@@ -43,7 +43,6 @@ Status BroadcastReference(const OpCall&, std::span<const HostTensor> inputs, std
 
 Result<Movement> BroadcastMovement(const OpCall& call) {
   ASSIGN_OR_RETURN(CoordMap map, BroadcastMap(InputShape(call, 0), call.outputs[0].shape));
-  if (map.is_identity()) map = ReshapeMap(InputShape(call, 0), call.outputs[0].shape);
   return Movement{.source = 0, .map = std::move(map)};
 }
 
