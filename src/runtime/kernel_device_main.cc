@@ -139,7 +139,9 @@ Status RunPlan(Device& device, TestPlan& test) {
 }
 
 // What GPUs are allowed on top of the interpreter's exact f32: their functions are less precise, and they may contract.
-void Loosen(TestPlan& test) {
+void Loosen(TestPlan& test, std::string_view op_name) {
+  // WGSL promises sin and cos to 2^-11 only, and SwiftShader takes the leave.
+  const double promised = op_name == "sin" || op_name == "cos" ? 1.0 / 2048 : 0;
   for (size_t i = 0; i < test.tolerances.size(); ++i) {
     if (!IsFloat(test.expected[i].dtype())) continue;
     double largest = 0;
@@ -147,7 +149,7 @@ void Loosen(TestPlan& test) {
       const double magnitude = std::abs(test.expected[i].Get(k));
       if (magnitude < 1e30) largest = std::max(largest, magnitude);
     }
-    test.tolerances[i].absolute = 4 * test.tolerances[i].absolute + 1e-5 * largest;
+    test.tolerances[i].absolute = 4 * test.tolerances[i].absolute + 1e-5 * largest + promised;
     test.tolerances[i].relative = 4 * test.tolerances[i].relative + 1e-5;
   }
 }
@@ -163,7 +165,7 @@ void RunConfig(TestDevice& device, const PreparedRow& row, const KernelVariant& 
     return;
   }
   SCOPED_TRACE((*test)->label);
-  Loosen(**test);
+  Loosen(**test, row.op->name);
   const Status status = RunPlan(*device.device, **test);
   if (!status.ok()) {
     if (may_be_unsupported && status.error().code == Code::kUnsupported) return;
