@@ -3,6 +3,7 @@
 #include <cctype>
 #include <charconv>
 #include <map>
+#include <mutex>
 
 #include "base/cache_folder.h"
 #include "base/strings.h"
@@ -16,6 +17,12 @@ std::string Lower(std::string_view text) {
   std::string out(text);
   for (char& c : out) c = char(std::tolower(static_cast<unsigned char>(c)));
   return out;
+}
+
+// Drivers and loaders do not all bear to be loaded and asked for the first time from two threads at once.
+std::mutex& OpeningMutex() {
+  static std::mutex mutex;
+  return mutex;
 }
 
 struct Api {
@@ -123,6 +130,7 @@ Result<std::unique_ptr<Device>> OpenWanted(std::string_view wanted, const OpenOp
 }  // namespace
 
 std::vector<BackendReport> ListDevices() {
+  std::lock_guard lock(OpeningMutex());
   std::vector<BackendReport> reports;
   for (const Api& api : kApis) {
     BackendReport report;
@@ -141,6 +149,7 @@ std::vector<BackendReport> ListDevices() {
 }
 
 Result<std::unique_ptr<Device>> OpenDevice(std::string_view wanted, const OpenOptions& options) {
+  std::lock_guard lock(OpeningMutex());
   if (!wanted.empty()) return OpenWanted(wanted, options);
   // A real GPU through WebGPU, then through OpenCL: launches cost least so. Among software devices PoCL runs kernels without
   // barriers several times faster than any Vulkan one.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -110,6 +111,25 @@ bool IsForLater(const std::string& name) {
   return name.starts_with("wake_") || name.ends_with("_int8") || name.ends_with("_dynamic");
 }
 
+// How far an output moves when the inputs move by one unit in the last place (tools/golden_conditioning.py); 0 where that is
+// less than the tolerance anyway.
+double Conditioning(const std::string& model, size_t output) {
+  std::ifstream file(kGoldens / "conditioning.json");
+  const auto all = nlohmann::json::parse(file);
+  return all.contains(model) ? all[model][output].get<double>() : 0.0;
+}
+
+// Mesa and SwiftShader take about half a second of a core to compile a kernel, so whole models run there only where
+// they are few; LEEWAY_ALL_MODELS=1 runs all of them on every device.
+bool RunsHere(const std::string& model, const DeviceSummary& device, Precision precision) {
+  if (const char* all = std::getenv("LEEWAY_ALL_MODELS"); all && *all == '1') return true;
+  const bool has_f16 = std::find(device.features.begin(), device.features.end(), std::pair<std::string, bool>("f16", true)) !=
+                       device.features.end();
+  if (precision == Precision::kF16 && !has_f16) return false;  // f32 is used there, as in the other test
+  if (!device.is_software || device.api != "webgpu") return true;
+  return model == "face_detection_short_range" || model == "hand_recrop";
+}
+
 class RealModel : public testing::TestWithParam<std::string> {
  public:
   void Check(Precision precision) {
@@ -123,8 +143,13 @@ class RealModel : public testing::TestWithParam<std::string> {
     ASSERT_TRUE(arrays.contains("META"));
     const auto meta_bytes = arrays.at("META").as<char>();
     const auto meta = nlohmann::json::parse(meta_bytes.begin(), meta_bytes.end());
+    int ran = 0;
     for (const auto& device : devices) {
       SCOPED_TRACE(device);
+      const auto opened = OpenSharedDevice(device);
+      ASSERT_TRUE(opened.ok()) << opened.error().message;
+      if (!RunsHere(name, DescribeDevice(**opened), precision)) continue;
+      ++ran;
       auto model = CompiledModel::FromFile(*path, {.device = device, .precision = precision, .require_gpu = true});
       ASSERT_TRUE(model.ok()) << model.error().message;
       for (const auto& [run, outputs] : meta["runs"].items()) {
@@ -144,10 +169,11 @@ class RealModel : public testing::TestWithParam<std::string> {
           const auto& golden = arrays.at(StrCat(run, "_out", o));
           const double xnnpack = outputs[o].value("xnnpack_diff", 0.0);
           ExpectNear(Output(*model, int(o)), golden, outputs[o].value("stride", 1), precision == Precision::kF16 ? 1e-2 : 1e-4,
-                     3 * xnnpack, StrCat(name, " ", run, " output ", o));
+                     std::max(3 * xnnpack, 2 * Conditioning(name, o)), StrCat(name, " ", run, " output ", o));
         }
       }
     }
+    if (ran == 0) GTEST_SKIP() << "only with LEEWAY_ALL_MODELS=1 on these devices: compiling takes long there";
   }
 
  private:
