@@ -173,7 +173,8 @@ struct NodeCheck {
   bool leaves_f16 = false;  // the reference has elements beyond 65504
 };
 struct CheckOptions {
-  // A node differs if max_difference > tolerance * max(range, max_magnitude * 1e-3); 0: 1e-4 in f32, 1e-2 in f16.
+  // A node differs if max_difference > tolerance * max(range, max_magnitude * 1e-3), or, where its result has fewer than 16
+  // elements, tolerance * max(range, max_magnitude); 0: 1e-4 in f32, 1e-2 in f16.
   double tolerance = 0;
   bool stop_at_first = false;
 };

@@ -484,9 +484,14 @@ TEST(CompiledModel, TheProgramCacheIsUsedAndABadEntryIsNoError) {
       hits = model->load_report().cache_hits;
       EXPECT_EQ(hits + model->load_report().cache_misses, model->load_report().pipelines);
       EXPECT_TRUE(load > 0 || hits == 0);
+      // No programs where the driver keeps them itself; what known-answer tests said lies in the same folder.
+      int programs = 0;
       if (load == 1 && fs::exists(folder)) {
-        EXPECT_GT(hits, 0);
-        for (auto& entry : fs::directory_iterator(folder)) fs::resize_file(entry.path(), 60);
+        for (auto& entry : fs::directory_iterator(folder)) {
+          programs += entry.path().extension() == ".program";
+          fs::resize_file(entry.path(), 60);
+        }
+        EXPECT_EQ(hits > 0, programs > 0);
       }
     }
     EXPECT_EQ(hits, 0);
