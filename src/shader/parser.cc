@@ -10,9 +10,9 @@ namespace leeway::shader {
 
 namespace {
 
-// Nesting and lengths of chains that a text may have, so that no text can exhaust the stack of a later stage.
+// Nesting of a text and operators of one expression, so that no text can exhaust the stack of a later stage.
 constexpr int kMaxDepth = 200;
-constexpr int kMaxChain = 1000;
+constexpr int kMaxOperators = 2000;
 
 using Kind = Token::Kind;
 
@@ -346,8 +346,14 @@ class Parser {
     return {Level::kRelational, ">"};
   }
 
+  bool CountOperator() {
+    if (++operators_ <= kMaxOperators) return true;
+    Fail(Next().at, StrCat("more than ", kMaxOperators, " operators in one expression"));
+    return false;
+  }
+
   ExprPtr Binary(ExprPtr left, const Operator& op, Location at, ExprPtr right) {
-    if (!left || !right) return nullptr;
+    if (!left || !right || !CountOperator()) return nullptr;
     ExprPtr expr = MakeExpr(ExprKind::kBinary, at);
     expr->op = op.spelled;
     expr->args.push_back(std::move(left));
@@ -363,6 +369,14 @@ class Parser {
   }
 
   ExprPtr Expression() {
+    if (depth_in_expression_ == 0) operators_ = 0;
+    ++depth_in_expression_;
+    ExprPtr expr = InnerExpression();
+    --depth_in_expression_;
+    return expr;
+  }
+
+  ExprPtr InnerExpression() {
     Nest nest(*this);
     if (failed_) return nullptr;
     ExprPtr left = Unary();
@@ -391,8 +405,7 @@ class Parser {
   // left op x op y ..., all the same operator.
   template <class Operand>
   ExprPtr Chain(ExprPtr left, const Operator& op, Operand operand) {
-    for (int length = 0; left && PeekOperator().spelled == std::string_view(op.spelled); ++length) {
-      if (length >= kMaxChain) return Fail(Next().at, StrCat("more than ", kMaxChain, " operators in a row"));
+    while (left && PeekOperator().spelled == std::string_view(op.spelled)) {
       Location at;
       Operator taken = TakeOperator(at);
       left = Binary(std::move(left), taken, at, operand());
@@ -426,8 +439,7 @@ class Parser {
       return left;
     }
     left = Multiplicative(std::move(left));
-    for (int length = 0; left && PeekOperator().level == Level::kAdditive; ++length) {
-      if (length >= kMaxChain) return Fail(Next().at, StrCat("more than ", kMaxChain, " operators in a row"));
+    while (left && PeekOperator().level == Level::kAdditive) {
       Operator op = TakeOperator(at);
       last_operator_ = op.spelled;
       left = Binary(std::move(left), op, at, Multiplicative(Unary()));
@@ -440,8 +452,7 @@ class Parser {
   }
 
   ExprPtr Multiplicative(ExprPtr left) {
-    for (int length = 0; left && PeekOperator().level == Level::kMultiplicative; ++length) {
-      if (length >= kMaxChain) return Fail(Next().at, StrCat("more than ", kMaxChain, " operators in a row"));
+    while (left && PeekOperator().level == Level::kMultiplicative) {
       Location at;
       Operator op = TakeOperator(at);
       last_operator_ = op.spelled;
@@ -477,9 +488,9 @@ class Parser {
 
   ExprPtr Postfix() {
     ExprPtr expr = Primary();
-    for (int length = 0; expr; ++length) {
-      if (length >= kMaxDepth) return Fail(Next().at, StrCat("more than ", kMaxDepth, " accesses in a row"));
+    while (expr) {
       const Token& token = Next();
+      if ((IsPunct(Punct("[")) || IsPunct(Punct("."))) && !CountOperator()) return nullptr;
       if (AcceptPunct(Punct("["))) {
         bool outer = std::exchange(in_template_, false);
         ExprPtr index = Expression();
@@ -700,6 +711,7 @@ class Parser {
       stmt->value = Expression();
       return stmt->value ? std::move(stmt) : nullptr;
     }
+    operators_ = 0;
     ExprPtr target = Unary();
     if (!target) return nullptr;
     const Token& op = Next();
@@ -1137,7 +1149,7 @@ class Parser {
 
   std::vector<Token> tokens_;
   size_t at_ = 0;
-  int depth_ = 0;
+  int depth_ = 0, depth_in_expression_ = 0, operators_ = 0;
   bool in_template_ = false;  // `>` closes a template list here
   std::string_view last_operator_;
   Module module_;

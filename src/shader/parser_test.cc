@@ -245,7 +245,10 @@ TEST(Parser, SurvivesDeepAndLongTexts) {
   EXPECT_NE(ErrorOf(unary).find("nested more than 200 levels deep"), std::string::npos);
   std::string chain = "const c = 1";
   for (int i = 0; i < 100000; ++i) chain += " + 1";
-  EXPECT_NE(ErrorOf(chain + ";").find("more than 1000 operators in a row"), std::string::npos);
+  EXPECT_NE(ErrorOf(chain + ";").find("more than 2000 operators in one expression"), std::string::npos);
+  std::string accesses = "const c = a";
+  for (int i = 0; i < 100000; ++i) accesses += i % 2 ? ".b" : "[0]";
+  EXPECT_NE(ErrorOf(accesses + ";").find("more than 2000 operators in one expression"), std::string::npos);
   std::string blocks = "fn f() ";
   for (int i = 0; i < 100000; ++i) blocks += "{";
   EXPECT_NE(ErrorOf(blocks).find("nested more than 200 levels deep"), std::string::npos);
@@ -264,6 +267,77 @@ TEST(Parser, SurvivesTruncation) {
     if (module.ok()) continue;
     EXPECT_EQ(module.error().message.substr(0, 9), "k.kernel:") << length;
   }
+}
+
+// Words of a kernel dropped, doubled, exchanged: an error with a position, or another kernel; never a crash.
+TEST(Parser, SurvivesDamagedTexts) {
+  constexpr std::string_view kText = R"(
+tensor x[row, column] : read; tensor y[row, column] : write;
+const n : u32; const order : array<u32, 3>; tune rows : u32 in {1, 2};
+var<workgroup> tile : array<vec4f, n * 4>; scratch count : array<atomic<u32>, 2>;
+struct Best { value : f32, at : vec2u } alias Four = array<f32, 4>;
+fn add(p : ptr<function, f32>, by : f32) -> f32 { *p += by; return *p; }
+@compute @workgroup_size(n, rows)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  var best = Best(x.load(0, 0), vec2u(1, 2)); var four = Four(1, 2, 3, 4);
+  for (var s = lane; s < (x.column + 3) / 4; s += n) { tile[lane % n] += x.load4(group.x, s).wzyx * 2.0; }
+  workgroupBarrier();
+  const k = order[1] + 2; let p = &four[k % 4]; *p = max(best.value, -1.5) + add(&best.value, f32(k));
+  if n > 2u && !(k == 1) { y.store(unit_sum(four[lane % 4]), group.x, lane); } else { atomicAdd(&count[0], 1); }
+  switch order[0] { case 0, 1: { best.at.x++; } default: { loop { break; } } }
+  loop { four[0] *= 0.5; continuing { break if four[0] < 1 || lane >> 1u == 0; } }
+  y.store4(select(vec4f(0), tile[0], vec4f(1) > tile[n]), group.x, bitcast<u32>(four[1]) & 1u);
+})";
+  auto tokens = Lex(kText, "k");
+  ASSERT_TRUE(tokens.ok()) << tokens.error().message;
+  Specialization specialization;
+  specialization.consts = {{"n", 4}, {"order", ConstValue({2, 0, 1})}};
+  for (const char* name : {"x", "y"}) {
+    VirtualTensor tensor;
+    tensor.shape = tensor.placement.shape = {3, 9};
+    specialization.tensors.emplace(name, tensor);
+  }
+  auto whole = Parse(kText, "k");
+  ASSERT_TRUE(whole.ok()) << whole.error().message;
+  auto bound = Bind(*whole, specialization, {});
+  ASSERT_TRUE(bound.ok()) << bound.error().message;
+  uint32_t seed = 1;
+  auto random = [&seed](size_t below) {
+    seed = seed * 1664525u + 1013904223u;
+    return size_t(seed >> 8) % below;
+  };
+  int parsed = 0, fine = 0;
+  for (int round = 0; round < 1500; ++round) {
+    std::vector<std::string> words;  // `>>` is two words without a space between
+    for (const Token& token : *tokens) words.push_back(StrCat(token.text, token.joined ? "" : " "));
+    for (size_t change = 0; change <= random(2); ++change) {
+      size_t at = random(words.size()), other = random(words.size());
+      switch (random(4)) {
+        case 0: words.erase(words.begin() + std::ptrdiff_t(at)); break;
+        case 1: words.insert(words.begin() + std::ptrdiff_t(at), std::string(words[other])); break;
+        case 2: std::swap(words[at], words[other]); break;
+        default: words[at] = words[other]; break;
+      }
+    }
+    std::string text = Join(words, "");
+    auto module = Parse(text, "k");
+    if (!module.ok()) {
+      EXPECT_EQ(module.error().message.substr(0, 9), "k.kernel:") << text;
+      continue;
+    }
+    ++parsed;
+    std::string once = Format(*module);
+    auto again = Parse(once, "k");
+    ASSERT_TRUE(again.ok()) << again.error().message << "\n" << once;
+    EXPECT_EQ(Format(*again), once);
+    auto kernel = Bind(*module, specialization, {});
+    if (kernel.ok())
+      ++fine;
+    else
+      EXPECT_EQ(kernel.error().message.substr(0, 9), "k.kernel:") << text;
+  }
+  EXPECT_GT(parsed, 100);
+  EXPECT_GT(fine, 10);
 }
 
 }  // namespace
