@@ -115,16 +115,18 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) l
   let batch = index / (slices * blocks * y.row);
   let top = i32(row) * stride_y - before_y;
   let left = i32(column) * stride_x - before_x;
+  // Zero, but no compiler knows: Mesa unrolls loops over constant extents into texts that take it minutes and gigabytes.
+  let zero = index >> 31u;
   var sum0 = bias.load4(slice);
   var sum1 = sum0;
   var sum2 = sum0;
   var sum3 = sum0;
-  for (var ky = 0u; ky < w.tap_row; ky++) {
+  for (var ky = 0u; ky < w.tap_row + zero; ky++) {
     let iy = top + i32(ky) * dilation_y;
     if (iy < 0 || iy >= i32(x.row)) { continue; }
-    for (var kx = 0u; kx < w.tap_column; kx++) {
+    for (var kx = 0u; kx < w.tap_column + zero; kx++) {
       let ix = left + i32(kx) * dilation_x;
-      for (var s = 0u; s < input_slices; s++) {
+      for (var s = 0u; s < input_slices + zero; s++) {
         let w0 = w.load4(ky, kx, 4u * s, slice);
         let w1 = w.load4(ky, kx, 4u * s + 1u, slice);
         let w2 = w.load4(ky, kx, 4u * s + 2u, slice);
@@ -177,6 +179,8 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) l
   let left = i32(column) * stride_x - before_x;
   let bottom = top + i32(w.tap_row - 1u) * dilation_y;
   let right = left + i32(w.tap_column - 1u) * dilation_x + 3 * stride_x;
+  // Zero, but no compiler knows: Mesa unrolls loops over constant extents into texts that take it minutes and gigabytes.
+  let zero = index >> 31u;
   var a0 = bias.load4(a);
   var a1 = a0;
   var a2 = a0;
@@ -187,11 +191,11 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) l
   var b3 = b0;
   if (top >= 0 && left >= 0 && bottom < i32(x.row) && right < i32(x.column)) {
     // All windows of the block lie inside: no load needs a condition.
-    for (var ky = 0u; ky < w.tap_row; ky++) {
+    for (var ky = 0u; ky < w.tap_row + zero; ky++) {
       let iy = u32(top + i32(ky) * dilation_y);
-      for (var kx = 0u; kx < w.tap_column; kx++) {
+      for (var kx = 0u; kx < w.tap_column + zero; kx++) {
         let ix = left + i32(kx) * dilation_x;
-        for (var s = 0u; s < input_slices; s++) {
+        for (var s = 0u; s < input_slices + zero; s++) {
           let w0a = w.load4(ky, kx, 4u * s, a);
           let w1a = w.load4(ky, kx, 4u * s + 1u, a);
           let w2a = w.load4(ky, kx, 4u * s + 2u, a);
@@ -216,12 +220,12 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) l
       }
     }
   } else {
-    for (var ky = 0u; ky < w.tap_row; ky++) {
+    for (var ky = 0u; ky < w.tap_row + zero; ky++) {
       let iy = top + i32(ky) * dilation_y;
       if (iy < 0 || iy >= i32(x.row)) { continue; }
-      for (var kx = 0u; kx < w.tap_column; kx++) {
+      for (var kx = 0u; kx < w.tap_column + zero; kx++) {
         let ix = left + i32(kx) * dilation_x;
-        for (var s = 0u; s < input_slices; s++) {
+        for (var s = 0u; s < input_slices + zero; s++) {
           let w0a = w.load4(ky, kx, 4u * s, a);
           let w1a = w.load4(ky, kx, 4u * s + 1u, a);
           let w2a = w.load4(ky, kx, 4u * s + 2u, a);
