@@ -1,7 +1,8 @@
 // depthwise_conv_2d: output channel o reads input channel o / multiplier only; weights are [1, ky, kx, o].
-//   direct   one invocation per slice of four channels and four neighbouring pixels; any shape, any target
-//   inner    software devices, no multiplier: blocks of pixels whose windows lie inside load without conditions
-//   single   GPUs, no multiplier: one pixel per invocation, since small outputs leave most of a GPU idle
+//   direct   one invocation per slice of four channels of one pixel, since small outputs leave most of a GPU idle; any shape,
+//            any target
+//   inner    software devices, no multiplier: four pixels per invocation share the weights, and blocks whose windows lie
+//            inside load without conditions
 #include <algorithm>
 
 #include "ops/assemble.h"
@@ -72,40 +73,6 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
   StoreF32(outputs[0], y);
   return {};
 }
-
-constexpr std::string_view kSingle = R"(
-tensor x[batch, row, column, channel] : read;
-weights w[tap_row, tap_column, output];
-weights bias[output];
-tensor y[batch, row, column, channel] : write;
-const groups_per_row : u32;
-const stride_y : i32;
-const stride_x : i32;
-const dilation_y : i32;
-const dilation_x : i32;
-const before_y : i32;
-const before_x : i32;
-
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
-  let index = (group.y * groups_per_row + group.x) * 64u + lane;
-  let slices = (y.channel + 3u) / 4u;
-  if (index >= y.batch * y.row * y.column * slices) { return; }
-  let slice = index % slices;
-  let column = index / slices % y.column;
-  let row = index / (slices * y.column) % y.row;
-  let batch = index / (slices * y.column * y.row);
-  let top = i32(row) * stride_y - before_y;
-  let left = i32(column) * stride_x - before_x;
-  var sum = bias.load4(slice);
-  for (var ky = 0u; ky < w.tap_row; ky++) {
-    for (var kx = 0u; kx < w.tap_column; kx++) {
-      sum += w.load4(ky, kx, slice) * x.load4_or_zero(batch, top + i32(ky) * dilation_y, left + i32(kx) * dilation_x, slice);
-    }
-  }
-  y.store4(sum, batch, row, column, slice);
-}
-)";
 
 constexpr std::string_view kInner = R"(
 tensor x[batch, row, column, channel] : read;
@@ -187,6 +154,7 @@ const dilation_x : i32;
 const before_y : i32;
 const before_x : i32;
 const multiplier : u32;
+const keep_loops : bool;  // hides the bounds of the loops from the target's compiler
 
 // The inputs of the output channels of a slice.
 fn inputs(batch : u32, iy : i32, ix : i32, slice : u32) -> vec4f {
@@ -202,40 +170,26 @@ fn inputs(batch : u32, iy : i32, ix : i32, slice : u32) -> vec4f {
 fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
   let index = (group.y * groups_per_row + group.x) * 64u + lane;
   let slices = (y.channel + 3u) / 4u;
-  let blocks = (y.column + 3u) / 4u;
-  if (index >= y.batch * y.row * blocks * slices) { return; }
+  if (index >= y.batch * y.row * y.column * slices) { return; }
   let slice = index % slices;
-  let column = index / slices % blocks * 4u;
-  let row = index / (slices * blocks) % y.row;
-  let batch = index / (slices * blocks * y.row);
+  let column = index / slices % y.column;
+  let row = index / (slices * y.column) % y.row;
+  let batch = index / (slices * y.column * y.row);
   let top = i32(row) * stride_y - before_y;
   let left = i32(column) * stride_x - before_x;
-  // Zero, but no compiler knows: Mesa unrolls loops over constant extents into texts that take it minutes and gigabytes.
-  let zero = index >> 31u;
-  var sum0 = bias.load4(slice);
-  var sum1 = sum0;
-  var sum2 = sum0;
-  var sum3 = sum0;
+  var zero = 0u;
+  if (keep_loops) { zero = index >> 31u; }
+  var sum = bias.load4(slice);
   for (var ky = 0u; ky < w.tap_row + zero; ky++) {
-    let iy = top + i32(ky) * dilation_y;
-    if (iy < 0 || iy >= i32(x.row)) { continue; }
     for (var kx = 0u; kx < w.tap_column + zero; kx++) {
-      let ix = left + i32(kx) * dilation_x;
-      let factor = w.load4(ky, kx, slice);
-      sum0 += factor * inputs(batch, iy, ix, slice);
-      sum1 += factor * inputs(batch, iy, ix + stride_x, slice);
-      sum2 += factor * inputs(batch, iy, ix + 2 * stride_x, slice);
-      sum3 += factor * inputs(batch, iy, ix + 3 * stride_x, slice);
+      sum += w.load4(ky, kx, slice) * inputs(batch, top + i32(ky) * dilation_y, left + i32(kx) * dilation_x, slice);
     }
   }
-  y.store4(sum0, batch, row, column, slice);
-  if (column + 1u < y.column) { y.store4(sum1, batch, row, column + 1u, slice); }
-  if (column + 2u < y.column) { y.store4(sum2, batch, row, column + 2u, slice); }
-  if (column + 3u < y.column) { y.store4(sum3, batch, row, column + 3u, slice); }
+  y.store4(sum, batch, row, column, slice);
 }
 )";
 
-enum class Form { kDirect, kInner, kSingle };
+enum class Form { kDirect, kInner };
 
 template <Form form>
 Result<OpPlan> Plan(const KernelRequest& request) {
@@ -246,7 +200,6 @@ Result<OpPlan> Plan(const KernelRequest& request) {
   if (y.element_count() == 0) return plan;
   KernelDispatch dispatch{.kernel_name = "depthwise_conv_2d_direct", .kernel_text = kDirect, .stores_result = true};
   if (form == Form::kInner) dispatch.kernel_name = "depthwise_conv_2d_inner", dispatch.kernel_text = kInner;
-  if (form == Form::kSingle) dispatch.kernel_name = "depthwise_conv_2d_single", dispatch.kernel_text = kSingle;
   dispatch.tensors = {InputArgument("x", 0), OutputArgument("y", 0)};
   const Shape packed{w[1], w[2], w[3]};
   AddWeights(plan, dispatch, request, "w", 1, packed, ReshapeMap(w, packed));
@@ -254,30 +207,28 @@ Result<OpPlan> Plan(const KernelRequest& request) {
   dispatch.consts = {{"stride_y", double(axes.y.stride)},     {"stride_x", double(axes.x.stride)},
                      {"dilation_y", double(axes.y.dilation)}, {"dilation_x", double(axes.x.dilation)},
                      {"before_y", double(axes.y.before)},     {"before_x", double(axes.x.before)}};
-  if (form == Form::kDirect) dispatch.consts["multiplier"] = double(y[3] / x[3]);
-  SetLinearGrid(dispatch, request, y[0] * y[1] * (form == Form::kSingle ? y[2] : DivideUp(y[2], 4)) * Slices(y[3]));
+  if (form == Form::kDirect) {
+    dispatch.consts["multiplier"] = double(y[3] / x[3]);
+    // Mesa unrolls loops over constant extents without measure; a GPU's compiler gains by knowing them.
+    dispatch.consts["keep_loops"] = double(request.target.is_software);
+  }
+  SetLinearGrid(dispatch, request, y[0] * y[1] * (form == Form::kDirect ? y[2] : DivideUp(y[2], 4)) * Slices(y[3]));
   dispatch.flops = 2.0 * double(y.element_count()) * double(w[1] * w[2]);
   plan.dispatches.push_back(std::move(dispatch));
   return plan;
 }
 
-bool HasNoMultiplier(const KernelRequest& request) {
-  return request.call.outputs[0].shape[3] == InputShape(request.call, 0)[3];
+bool AcceptInner(const KernelRequest& request) {
+  return request.target.is_software && request.call.outputs[0].shape[3] == InputShape(request.call, 0)[3];
 }
-bool AcceptInner(const KernelRequest& request) { return HasNoMultiplier(request) && request.target.is_software; }
-bool AcceptSingle(const KernelRequest& request) { return HasNoMultiplier(request) && !request.target.is_software; }
 
 constexpr KernelVariant kVariants[] = {
     {.name = "inner",
      .what = "loads without conditions where the windows of four pixels lie inside: software devices",
      .accepts = AcceptInner,
      .plan = Plan<Form::kInner>},
-    {.name = "single",
-     .what = "one slice of channels and one pixel per invocation: GPUs",
-     .accepts = AcceptSingle,
-     .plan = Plan<Form::kSingle>},
     {.name = "direct",
-     .what = "one slice of channels and four pixels per invocation",
+     .what = "one slice of channels and one pixel per invocation",
      .accepts = AcceptAlways,
      .plan = Plan<Form::kDirect>},
 };

@@ -182,15 +182,6 @@ void RunRow(const std::string& op_name, const OpTestRow& op_row) {
   const bool all_ways = std::getenv("LEEWAY_TEST_ALL_WAYS") != nullptr;
   const std::vector<TestConfig> configs = ConfigsFor(*row);
   for (TestDevice& device : Devices()) {
-    // SwiftShader (Chromium 156) takes gigabytes and minutes to compile depthwise kernels that gather four channels one by one;
-    // the rows run everywhere else. To see whether that is still so: LEEWAY_TEST_ALL_WAYS=1.
-    const std::string op_row_name = StrCat(op_name, "/", op_row.name);
-    const bool gathers =
-        op_row_name == "depthwise_conv_2d/multiplier_3" || op_row_name == "depthwise_conv_2d/one_channel_to_four";
-    if (gathers && !all_ways && device.device->info().name.find("SwiftShader") != std::string::npos) {
-      std::printf("left out on %s: it can't compile this kernel in reasonable time\n", device.name.c_str());
-      continue;
-    }
     SCOPED_TRACE(StrCat("on ", device.name, ", LEEWAY_TEST_SEED=", row->seed));
     for (const KernelVariant* variant : VariantsFor(*row, device.device->info().target, false)) {
       for (size_t c = 0; c < configs.size(); ++c) {
