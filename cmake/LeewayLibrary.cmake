@@ -10,14 +10,14 @@ add_library(leeway_library)  # static, or shared with -DBUILD_SHARED_LIBS=ON
 set_target_properties(leeway_library PROPERTIES OUTPUT_NAME leeway EXPORT_NAME leeway VERSION ${PROJECT_VERSION}
                                                 SOVERSION ${PROJECT_VERSION_MAJOR})
 add_library(Leeway::leeway ALIAS leeway_library)
-foreach(layer base tensor shader graph ops device import runtime)
+foreach(layer base tensor shader graph ops device import runtime llm)
   target_sources(leeway_library PRIVATE $<TARGET_OBJECTS:leeway_${layer}>)
   add_dependencies(leeway_library leeway_${layer})
 endforeach()
 target_include_directories(leeway_library INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                                     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(leeway_library INTERFACE cxx_std_20)
-target_link_libraries(leeway_library PRIVATE Threads::Threads ZLIB::ZLIB ${CMAKE_DL_LIBS})
+target_link_libraries(leeway_library PRIVATE Threads::Threads ZLIB::ZLIB utf8proc ${CMAKE_DL_LIBS})
 
 install(TARGETS leeway_library EXPORT LeewayTargets)
 install(DIRECTORY include/leeway DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")

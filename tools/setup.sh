@@ -8,7 +8,7 @@ purpose=${1:-demo}
 
 # Compiler and build tools; libraries that docs/dependencies.md explains; WebGPU's driver (lavapipe, under Dawn) and OpenCL's (PoCL).
 packages="g++ cmake ninja-build ccache python3 python3-pip zlib1g-dev
-  nlohmann-json3-dev libcli11-dev libstb-dev flatbuffers-compiler libflatbuffers-dev opencl-headers
+  nlohmann-json3-dev libcli11-dev libstb-dev flatbuffers-compiler libflatbuffers-dev libutf8proc-dev opencl-headers
   libvulkan1 mesa-vulkan-drivers ocl-icd-libopencl1 pocl-opencl-icd"
 [ "$purpose" = test ] && packages="$packages libgtest-dev clang-format-14 glslang-tools clang-14 libclang-rt-14-dev"
 # SwiftShader, the deliberately weak second Vulkan driver of the tests, lies in Debian's Chromium; Ubuntu has no such package.
