@@ -39,7 +39,12 @@ bool StoredTypeFits(const TensorType& type, const HostTensor& constant) {
 
 class Verifier {
  public:
-  explicit Verifier(const Graph& graph) : graph_(graph), written_(graph.values.size()), elements_(graph.values.size()) {}
+  explicit Verifier(const Graph& graph)
+      : graph_(graph),
+        written_(graph.values.size()),
+        origin_(graph.values.size(), kNoValue),
+        updated_(graph.values.size()),
+        elements_(graph.values.size()) {}
 
   Status Run() {
     RETURN_IF_ERROR(Values());
@@ -60,9 +65,11 @@ class Verifier {
         RETURN_IF_ERROR(Reads(n, step.inputs, writers_left, step.chained));
       }
       RETURN_IF_ERROR(Types(n));
+      RETURN_IF_ERROR(Updates(n));
       RETURN_IF_ERROR(Writes(n, writers_left));
     }
-    return Outputs();
+    RETURN_IF_ERROR(Outputs());
+    return States();
   }
 
  private:
@@ -84,6 +91,12 @@ class Verifier {
         return Error{Code::kInternal, StrCat("The graph's input, ", ValueLabel(graph_, id), ", is missing or constant.")};
       written_[size_t(id)] = true;
     }
+    for (const GraphState& state : graph_.states) {
+      if (std::find(graph_.inputs.begin(), graph_.inputs.end(), state.before) == graph_.inputs.end())
+        return Error{Code::kInternal, StrCat("The state \"", state.name, "\" begins as value ", state.before,
+                                             ", which is no input of the graph.")};
+      origin_[size_t(state.before)] = state.before;
+    }
     return {};
   }
 
@@ -94,6 +107,8 @@ class Verifier {
       if (int(i) == chained) continue;
       if (!InRange(graph_, id)) return Bad(n, StrCat("reads value ", id, ", which does not exist"));
       const Value& value = graph_.value(id);
+      if (updated_[size_t(id)])
+        return Bad(n, StrCat("reads ", ValueLabel(graph_, id), ", whose memory another node has updated already"));
       if (!value.constant && (!written_[size_t(id)] || writers_left[size_t(id)] > 0))
         return Bad(n, StrCat("reads ", ValueLabel(graph_, id), " before all of it is written"));
     }
@@ -159,6 +174,28 @@ class Verifier {
     return {};
   }
 
+  // Outputs in the memory of an input: of a value that nobody else may read from then on.
+  Status Updates(int n) {
+    const Node& node = graph_.nodes[size_t(n)];
+    for (const auto& update : node.op->updates) {
+      if (size_t(update.output) >= node.outputs.size() || size_t(update.input) >= node.inputs.size())
+        return Bad(n, "updates an operand that it does not have");
+      ValueId before = node.inputs[size_t(update.input)], after = node.outputs[size_t(update.output)];
+      if (before == kNoValue || graph_.value(before).constant)
+        return Bad(n, StrCat("updates input ", update.input, ", which is absent or constant"));
+      if (graph_.value(before).type != graph_.value(after).type)
+        return Bad(n, StrCat("updates ", ValueLabel(graph_, before), " of ", graph_.value(before).type.ToString(), " to ",
+                             ValueLabel(graph_, after), " of ", graph_.value(after).type.ToString()));
+      if (size_t(update.input) < node.input_views.size() && node.input_views[size_t(update.input)])
+        return Bad(n, StrCat("updates ", ValueLabel(graph_, before), " through a view"));
+      if (origin_[size_t(before)] == kNoValue)
+        return Bad(n, StrCat("updates ", ValueLabel(graph_, before), ", which is no state of the graph"));
+      updated_[size_t(before)] = true;
+      origin_[size_t(after)] = origin_[size_t(before)];
+    }
+    return {};
+  }
+
   Status Writes(int n, std::vector<int>& writers_left) {
     const Node& node = graph_.nodes[size_t(n)];
     for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -195,12 +232,29 @@ class Verifier {
     return {};
   }
 
+  Status States() const {
+    for (const GraphState& state : graph_.states) {
+      if (!InRange(graph_, state.after) || origin_[size_t(state.after)] != state.before)
+        return Error{Code::kInternal, StrCat("The state \"", state.name, "\" of the graph ends as ",
+                                             ValueLabel(graph_, state.after), ", which is not in its memory.")};
+      if (updated_[size_t(state.after)])
+        return Error{Code::kInternal, StrCat("The state \"", state.name, "\" of the graph ends as ",
+                                             ValueLabel(graph_, state.after), ", which a node updates further.")};
+      if (std::find(graph_.outputs.begin(), graph_.outputs.end(), state.after) == graph_.outputs.end())
+        return Error{Code::kInternal, StrCat("The state \"", state.name, "\" ends as ", ValueLabel(graph_, state.after),
+                                             ", which is no output of the graph.")};
+    }
+    return {};
+  }
+
   Error Bad(int n, std::string what) const {
     return Error{Code::kInternal, StrCat("Node ", NodeLabel(graph_, n), " ", what, ".")};
   }
 
   const Graph& graph_;
   std::vector<bool> written_;
+  std::vector<ValueId> origin_;    // the input whose memory the value has, of states
+  std::vector<bool> updated_;      // its memory holds a later value
   std::vector<int64_t> elements_;  // written through output views so far; -1: written whole
 };
 
@@ -312,6 +366,8 @@ std::string Format(const Graph& graph) {
     }
     if (node.output_view) out += StrCat("      stored at ", FormatMap(node.output_view->map), "\n");
   }
+  for (const GraphState& state : graph.states)
+    out += StrCat("  state \"", state.name, "\" from %", state.before, " to %", state.after, "\n");
   for (ValueId id : graph.outputs)
     out += StrCat("  output ", FormatOperand(graph, id), " ", graph.value(id).type.ToString(), " \"", graph.value(id).name,
                   "\"\n");

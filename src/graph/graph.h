@@ -63,12 +63,20 @@ struct Signature {  // names under which the outside knows inputs and outputs
   std::vector<std::pair<std::string, ValueId>> inputs, outputs;
 };
 
+// A tensor that lives on between runs: an input of the graph whose memory holds, after a run, an output. Operators change it
+// step by step (OpDef::updates); where none does, both are one value.
+struct GraphState {
+  std::string name;  // graphs that share states know them by it
+  ValueId before = kNoValue, after = kNoValue;
+};
+
 struct Graph {
   std::string name;
   std::vector<Value> values;
   std::vector<Node> nodes;
   std::vector<ValueId> inputs, outputs;
   std::vector<Signature> signatures;
+  std::vector<GraphState> states;
   // Small texts of the file. For inputs with a normalization in the file: "input0.mean" and "input0.std", numbers separated by
   // spaces, one or one per channel; a picture's values 0..255 become (value - mean) / std.
   std::map<std::string, std::string> metadata;

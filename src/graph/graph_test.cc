@@ -4,6 +4,7 @@
 
 #include "base/strings.h"
 #include "graph/passes/fold_constants.h"
+#include "graph/passes/remove_dead.h"
 
 namespace leeway {
 namespace {
@@ -193,6 +194,63 @@ TEST(FoldConstants, ComputesWhatIsKnownAndLeavesTheRest) {
   ASSERT_TRUE(before.value(e).constant);
   for (int i = 0; i < 6; ++i) EXPECT_EQ(before.value(e).constant->Get(i), 0);
   EXPECT_EQ(before.value(r).constant->Get(0), 2);
+}
+
+const OpDef::Update kFirst[] = {{0, 0}};
+Status AddInPlace(const OpCall&, std::span<const HostTensor> inputs, std::span<HostTensor> outputs) {
+  for (int64_t i = 0; i < outputs[0].element_count(); ++i) outputs[0].Set(i, outputs[0].Get(i) + inputs[1].Get(i));
+  return {};
+}
+const OpDef kAccumulate{.name = "accumulate", .infer = SameType, .reference = AddInPlace, .updates = kFirst};
+
+// A state that is accumulated twice by x.
+Graph Accumulator() {
+  Graph graph;
+  graph.name = "accumulator";
+  ValueId x = AddF32(graph, "x", {2}), s0 = AddF32(graph, "s", {2}), s1 = AddF32(graph, "s1", {2}),
+          s2 = AddF32(graph, "s2", {2});
+  graph.inputs = {x, s0};
+  AddNode(graph, kAccumulate, {s0, x}, s1);
+  AddNode(graph, kAccumulate, {s1, x}, s2);
+  graph.outputs = {s2};
+  graph.states = {{"s", s0, s2}};
+  return graph;
+}
+
+TEST(States, OneMemoryUpdatedStepByStep) { EXPECT_EQ(Fault(Accumulator()), "none"); }
+
+TEST(States, NobodyReadsWhatIsUpdated) {
+  Graph graph = Accumulator();
+  ValueId late = AddF32(graph, "late", {2});
+  AddNode(graph, kNegate, {graph.inputs[1]}, late);
+  EXPECT_FAULT(graph, "updated already");
+}
+
+TEST(States, OnlyStatesAreUpdatedAndTheLastValueIsTheState) {
+  Graph graph = Accumulator();
+  graph.states[0].after = graph.nodes[0].outputs[0];
+  EXPECT_FAULT(graph, "updates further");
+  graph = Accumulator();
+  graph.states.clear();
+  EXPECT_FAULT(graph, "no state");
+  graph = Accumulator();
+  graph.outputs = {graph.nodes[0].outputs[0]};
+  EXPECT_FAULT(graph, "no output");
+}
+
+TEST(States, RemovingWhatIsDeadKeepsThem) {
+  Graph graph = Accumulator();
+  graph.values.insert(graph.values.begin(), Value{"unused", {DType::kF32, {1}}, nullptr, nullptr});
+  auto shift = [](std::vector<ValueId>& ids) {
+    for (ValueId& id : ids) ++id;
+  };
+  shift(graph.inputs), shift(graph.outputs);
+  for (Node& node : graph.nodes) shift(node.inputs), shift(node.outputs);
+  ++graph.states[0].before, ++graph.states[0].after;
+  ASSERT_EQ(Fault(graph), "none");
+  ASSERT_TRUE(RemoveDead(graph).ok());
+  EXPECT_EQ(graph.values.size(), 4u);
+  EXPECT_EQ(Fault(graph), "none");
 }
 
 }  // namespace

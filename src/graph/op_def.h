@@ -111,6 +111,12 @@ struct OpDef {
   // True: input 0 is [batch, height, width, channels], and the attributes `pad_before` and `pad_after` (height, width) are rows
   // and columns of zeros that the operator sees around it, as if a pad node stood before it: `padding` counts from there.
   bool accepts_explicit_padding = false;
+  // Outputs that are inputs with some elements changed, in the same memory: a kernel binds the output alone and may read what
+  // it does not write; the reference finds the input's elements in the output and an empty tensor for the input.
+  struct Update {
+    int output = 0, input = 0;
+  };
+  std::span<const Update> updates = {};
 
   const OpKernels* kernels = nullptr;  // null: only the above, or only the CPU
 

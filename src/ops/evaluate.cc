@@ -256,6 +256,13 @@ Result<std::vector<HostTensor>> Evaluate(const Graph& graph, std::span<const Hos
         outputs.emplace_back(type.dtype, type.shape);
       }
     }
+    for (const auto& update : node.op->updates) {
+      ValueId before = node.inputs[size_t(update.input)];
+      // Nobody reads it afterwards; the last reader gives its memory away instead of copying it.
+      node_inputs[size_t(update.input)] = HostTensor();
+      outputs[size_t(update.output)] = std::move(live.at(before));
+      live[before] = HostTensor();
+    }
     RETURN_IF_ERROR(EvaluateNode(graph, n, node_inputs, step_inputs, outputs));
     if (observer) observer(n, outputs);
     for (size_t i = 0; i < node.outputs.size(); ++i) {

@@ -59,6 +59,10 @@ Result<int> RemoveDead(Graph& graph) {
     rename(node.outputs);
     for (FusedStep& step : node.epilogue) rename(step.inputs);
   }
+  for (GraphState& state : graph.states) {
+    state.before = new_id[size_t(state.before)];
+    state.after = new_id[size_t(state.after)];
+  }
   for (Signature& signature : graph.signatures) {
     for (auto* list : {&signature.inputs, &signature.outputs})
       for (auto& [text, id] : *list) id = new_id[size_t(id)];

@@ -33,6 +33,8 @@ void ReplaceReads(Graph& graph, ValueId from, ValueId to) {
     for (FusedStep& step : node.epilogue) replace(step.inputs);
   }
   replace(graph.outputs);
+  for (GraphState& state : graph.states)
+    if (state.after == from) state.after = to;
   for (Signature& signature : graph.signatures) {
     for (auto& [name, id] : signature.outputs)
       if (id == from) id = to;
