@@ -23,14 +23,25 @@ std::optional<DType> FromNumpy(const std::string& descr) {
   return std::nullopt;
 }
 
-// numpy has no bfloat16 and no 4-bit types: those are saved as f32 and i8.
+// numpy has no bfloat16, no blocks and no 4-bit types: those are saved as f32 and i8.
 NpyArray ToNumpy(const HostTensor& tensor) {
   HostTensor source = tensor;
   const char* descr = "<f4";
   switch (tensor.dtype()) {
     case DType::kF32: descr = "<f4"; break;
     case DType::kF16: descr = "<f2"; break;
-    case DType::kBF16: source = tensor.ConvertTo(DType::kF32); break;
+    case DType::kBF16:
+    case DType::kQ4_0:
+    case DType::kQ4_1:
+    case DType::kQ5_0:
+    case DType::kQ5_1:
+    case DType::kQ8_0:
+    case DType::kQ2_K:
+    case DType::kQ3_K:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+    case DType::kQ6_K:
+    case DType::kIQ4_NL: source = tensor.ConvertTo(DType::kF32); break;
     case DType::kF64: descr = "<f8"; break;
     case DType::kI64: descr = "<i8"; break;
     case DType::kI32: descr = "<i4"; break;

@@ -34,7 +34,8 @@ OperandInfo ViewedOperand(const Graph& graph, const std::vector<ValueId>& inputs
 bool StoredTypeFits(const TensorType& type, const HostTensor& constant) {
   if (constant.shape() != type.shape) return false;
   return constant.dtype() == type.dtype ||
-         (type.dtype == DType::kF32 && (constant.dtype() == DType::kF16 || constant.dtype() == DType::kBF16));
+         (type.dtype == DType::kF32 &&
+          (constant.dtype() == DType::kF16 || constant.dtype() == DType::kBF16 || IsBlockQuantized(constant.dtype())));
 }
 
 class Verifier {
@@ -76,6 +77,10 @@ class Verifier {
   Status Values() const {
     for (ValueId id = 0; id < ValueId(graph_.values.size()); ++id) {
       const Value& value = graph_.value(id);
+      if (IsBlockQuantized(value.type.dtype)) {
+        return Error{Code::kInternal, StrCat("The type of ", ValueLabel(graph_, id), " is ", value.type.ToString(),
+                                             "; only constants are stored in blocks, under a value of f32.")};
+      }
       if (value.constant && !StoredTypeFits(value.type, *value.constant)) {
         TensorType stored{value.constant->dtype(), value.constant->shape()};
         return Error{Code::kInternal, StrCat("The constant of ", ValueLabel(graph_, id), " is ", stored.ToString(),
@@ -277,7 +282,7 @@ std::string FormatOperand(const Graph& graph, ValueId id) {
 ValueId Graph::AddConstant(std::string name, HostTensor tensor) {
   Value value;
   value.name = std::move(name);
-  value.type = {tensor.dtype(), tensor.shape()};
+  value.type = {IsBlockQuantized(tensor.dtype()) ? DType::kF32 : tensor.dtype(), tensor.shape()};
   value.constant = std::make_shared<const HostTensor>(std::move(tensor));
   return AddValue(std::move(value));
 }

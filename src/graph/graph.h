@@ -17,8 +17,8 @@ inline constexpr ValueId kNoValue = -1;
 struct Value {
   std::string name;
   TensorType type;
-  // Weights and shapes; views of the mapped file. Under an f32 `type` the constant may be stored as f16 or bf16: whoever reads
-  // it widens (HostTensor::Get, ToF32 and ConvertTo do), whoever uploads it may keep it narrow.
+  // Weights and shapes; views of the mapped file. Under an f32 `type` the constant may be stored as f16, bf16 or in quantized
+  // blocks: whoever reads it widens (HostTensor::Get, ToF32 and ConvertTo do), whoever uploads it may keep it narrow.
   std::shared_ptr<const HostTensor> constant;
   std::shared_ptr<const Quantization> quantization;
 };

@@ -142,6 +142,19 @@ TEST(Graph, ANarrowConstantStandsForAnF32Value) {
   EXPECT_FAULT(graph, "is i32[2, 3], its value is f32[2, 3]");
 }
 
+TEST(Graph, BlocksAreAFormOfConstantsOnly) {
+  Graph graph;
+  const ValueId x = AddF32(graph, "x", {2, 32}), y = AddF32(graph, "y", {2, 32});
+  const ValueId c = graph.AddConstant("c", HostTensor(DType::kQ4_0, {2, 32}));
+  AddNode(graph, kAdd, {x, c}, y);
+  graph.inputs = {x};
+  graph.outputs = {y};
+  EXPECT_EQ(graph.value(c).type.dtype, DType::kF32);
+  EXPECT_EQ(Fault(graph), "none");
+  graph.values[size_t(c)].type.dtype = DType::kQ4_0;
+  EXPECT_FAULT(graph, "is q4_0[2, 32]; only constants are stored in blocks");
+}
+
 TEST(Graph, TextShowsNodesOperandsAndSteps) {
   Graph graph = Chain();
   graph.nodes[1].attrs.Set("axis", int64_t{2});

@@ -146,6 +146,11 @@ HostTensor AsDeclared(const HostTensor& tensor, DType dtype) {
   return tensor.dtype() == dtype ? tensor : tensor.ConvertTo(dtype);
 }
 
+// Views move elements, which those of a block cannot be.
+HostTensor WithoutBlocks(const HostTensor& tensor) {
+  return IsBlockQuantized(tensor.dtype()) ? tensor.ConvertTo(DType::kF32) : tensor;
+}
+
 Result<HostTensor> RunStep(const Graph& graph, const FusedStep& step, const TensorType& in_flight_type, HostTensor in_flight,
                            std::span<const HostTensor> given) {
   std::vector<OperandInfo> operands = StepOperands(graph, step, in_flight_type);
@@ -156,7 +161,7 @@ Result<HostTensor> RunStep(const Graph& graph, const FusedStep& step, const Tens
     } else if (operands[i].absent) {
       inputs.emplace_back();
     } else if (i < step.input_views.size() && step.input_views[i]) {
-      inputs.push_back(AsDeclared(ApplyView(given[i], *step.input_views[i]), operands[i].type.dtype));
+      inputs.push_back(AsDeclared(ApplyView(WithoutBlocks(given[i]), *step.input_views[i]), operands[i].type.dtype));
     } else {
       inputs.push_back(AsDeclared(given[i], operands[i].type.dtype));
     }
@@ -182,7 +187,7 @@ Status EvaluateNode(const Graph& graph, int node_index, std::span<const HostTens
     if (operands[i].absent) {
       seen.emplace_back();
     } else if (i < node.input_views.size() && node.input_views[i]) {
-      seen.push_back(AsDeclared(ApplyView(inputs[i], *node.input_views[i]), operands[i].type.dtype));
+      seen.push_back(AsDeclared(ApplyView(WithoutBlocks(inputs[i]), *node.input_views[i]), operands[i].type.dtype));
     } else {
       seen.push_back(AsDeclared(inputs[i], operands[i].type.dtype));
     }

@@ -93,7 +93,18 @@ DType InFlightType(DType dtype) {
     case DType::kF32:
     case DType::kF16:
     case DType::kBF16:
-    case DType::kF64: return DType::kF32;
+    case DType::kF64:
+    case DType::kQ4_0:
+    case DType::kQ4_1:
+    case DType::kQ5_0:
+    case DType::kQ5_1:
+    case DType::kQ8_0:
+    case DType::kQ2_K:
+    case DType::kQ3_K:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+    case DType::kQ6_K:
+    case DType::kIQ4_NL: return DType::kF32;
     case DType::kI64:
     case DType::kI32:
     case DType::kI16:
@@ -116,8 +127,12 @@ Result<DType> DTypeAttribute(const AttrSet& attrs, const char* name, DType fallb
   const AttrValue* value = attrs.Find(name);
   if (value == nullptr) return fallback;
   if (const std::string* text = std::get_if<std::string>(value)) {
-    if (auto dtype = DTypeFromName(*text)) return *dtype;
-    return Invalid("Operator ", op, " has ", name, " \"", *text, "\", which is no element type.");
+    const auto dtype = DTypeFromName(*text);
+    if (!dtype) return Invalid("Operator ", op, " has ", name, " \"", *text, "\", which is no element type.");
+    if (IsBlockQuantized(*dtype)) {
+      return Invalid("Operator ", op, " has ", name, " \"", *text, "\", which only constants are stored as.");
+    }
+    return *dtype;
   }
   // The numbers of TensorType in the .tflite schema.
   switch (attrs.GetInt(name, -1)) {

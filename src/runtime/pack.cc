@@ -353,7 +353,18 @@ void RunForTypes(const PackJob& job, int64_t total, const HostTensor& source, DT
     case DType::kBool:
     case DType::kI4:
     case DType::kU4:
-    case DType::kI2: break;
+    case DType::kI2:
+    case DType::kQ4_0:
+    case DType::kQ4_1:
+    case DType::kQ5_0:
+    case DType::kQ5_1:
+    case DType::kQ8_0:
+    case DType::kQ2_K:
+    case DType::kQ3_K:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+    case DType::kQ6_K:
+    case DType::kIQ4_NL: break;
   }
   CHECK(false && "not an element type of storage");
 }
@@ -380,6 +391,8 @@ bool IsRowMajorCopy(const Placement& placement, DType dtype) {
 
 void PackThroughMap(const HostTensor& source, const CoordMap& map, const Placement& placement, std::span<std::byte> out) {
   CHECK(int64_t(out.size()) >= placement.storage_bytes());
+  // Elements are taken in any order; blocks are decoded once.
+  if (IsBlockQuantized(source.dtype())) return PackThroughMap(source.ConvertTo(DType::kF32), map, placement, out);
   const Shape& shape = placement.shape;
   const int64_t total = shape.element_count();
   if (map.is_identity() && !map.inside && IsRowMajorCopy(placement, source.dtype())) {

@@ -96,6 +96,19 @@ TEST(Pack, MapsOfConvolutionWeights) {
   }
 }
 
+TEST(Pack, QuantizedBlocksAreWidened) {
+  const HostTensor blocks = Drawn(DType::kF32, {6, 64}, 9).ConvertTo(DType::kQ8_0);
+  CoordMap turned;
+  turned.coords = {A(1), A(0)};
+  for (auto [layout, storage] : kPlaces) {
+    auto placement = PlaceTensor({64, 6}, DType::kF32, layout, storage, StorageLimits{});
+    ASSERT_TRUE(placement.ok()) << placement.error().message;
+    std::vector<std::byte> packed(size_t(placement->storage_bytes()), std::byte(0xee));
+    PackThroughMap(blocks, turned, *placement, packed);
+    EXPECT_TRUE(packed == Expected(blocks.ConvertTo(DType::kF32), turned, *placement));
+  }
+}
+
 TEST(Pack, MapsThatAreNoSums) {
   // A reshape that mixes axes, and a table.
   const HostTensor source = Drawn(DType::kF32, {6, 10}, 4);

@@ -57,6 +57,17 @@ DType StoredDType(DType dtype, TensorRole role, DType source, Precision precisio
     case DType::kBF16:
     case DType::kF64:
     case DType::kF16:
+    case DType::kQ4_0:
+    case DType::kQ4_1:
+    case DType::kQ5_0:
+    case DType::kQ5_1:
+    case DType::kQ8_0:
+    case DType::kQ2_K:
+    case DType::kQ3_K:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+    case DType::kQ6_K:
+    case DType::kIQ4_NL:
       switch (role) {
         case TensorRole::kActivation:
           return target.f16 && (precision == Precision::kF16 || dtype == DType::kF16) ? DType::kF16 : DType::kF32;

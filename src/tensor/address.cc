@@ -75,7 +75,18 @@ IndexExpr SliceIndex(const Placement& p, std::span<const IndexExpr> coords) {
 DType StorageDType(DType dtype) {
   switch (dtype) {
     case DType::kF64:
-    case DType::kBF16: return DType::kF32;
+    case DType::kBF16:
+    case DType::kQ4_0:
+    case DType::kQ4_1:
+    case DType::kQ5_0:
+    case DType::kQ5_1:
+    case DType::kQ8_0:
+    case DType::kQ2_K:
+    case DType::kQ3_K:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+    case DType::kQ6_K:
+    case DType::kIQ4_NL: return DType::kF32;
     case DType::kI64:
     case DType::kI16: return DType::kI32;
     case DType::kU64:

@@ -17,8 +17,8 @@ struct StorageLimits {
   int64_t max_image_buffer_texels = 65536;
 };
 
-// The type in which the storage keeps elements of `dtype`: bool, u16, u64 as u32; i16, i64 as i32; f64, bf16 as f32; four and
-// two bit integers as i8 or u8; the rest as it is.
+// The type in which the storage keeps elements of `dtype`: bool, u16, u64 as u32; i16, i64 as i32; f64, bf16 and
+// block-quantized types as f32; four and two bit integers as i8 or u8; the rest as it is.
 DType StorageDType(DType dtype);
 
 // Fills elements_per_part and texture_extent; an error says which limit does not allow the placement. `dtype` becomes

@@ -10,7 +10,7 @@ namespace leeway {
 namespace {
 
 TEST(DType, NamesReadBack) {
-  for (int i = 0; i <= int(DType::kI2); ++i) EXPECT_EQ(DTypeFromName(DTypeName(DType(i))), DType(i));
+  for (int i = 0; i < kDTypeCount; ++i) EXPECT_EQ(DTypeFromName(DTypeName(DType(i))), DType(i));
   EXPECT_EQ(DTypeFromName("f23"), std::nullopt);
 }
 
@@ -18,6 +18,10 @@ TEST(DType, BytesRoundUp) {
   EXPECT_EQ(DTypeBytes(DType::kI4, 3), 2u);
   EXPECT_EQ(DTypeBytes(DType::kI2, 5), 2u);
   EXPECT_EQ(DTypeBytes(DType::kF64, 3), 24u);
+  EXPECT_EQ(DTypeBytes(DType::kQ4_0, 0), 0u);
+  EXPECT_EQ(DTypeBytes(DType::kQ4_0, 64), 36u);
+  EXPECT_EQ(DTypeBytes(DType::kQ4_0, 65), 54u);
+  EXPECT_EQ(DTypeBytes(DType::kQ6_K, 257), 420u);
 }
 
 TEST(DType, EveryHalfSurvivesTheWayThroughF32) {

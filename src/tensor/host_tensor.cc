@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/result.h"
+#include "tensor/block_quant.h"
 
 namespace leeway {
 namespace {
@@ -41,8 +42,19 @@ auto Visit(DType dtype, F&& f) {
     case DType::kI4: return f(Packed<4, true>{});
     case DType::kU4: return f(Packed<4, false>{});
     case DType::kI2: return f(Packed<2, true>{});
+    case DType::kQ4_0:
+    case DType::kQ4_1:
+    case DType::kQ5_0:
+    case DType::kQ5_1:
+    case DType::kQ8_0:
+    case DType::kQ2_K:
+    case DType::kQ3_K:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+    case DType::kQ6_K:
+    case DType::kIQ4_NL: break;  // not element by element
   }
-  CHECK(false);
+  CHECK(false && "not a type of single elements");
 }
 
 template <class T>
@@ -187,6 +199,7 @@ std::span<std::byte> HostTensor::mutable_bytes() {
 }
 
 double HostTensor::Get(int64_t i) const {
+  if (IsBlockQuantized(dtype_)) return DequantizeElement(dtype_, bytes_, i);
   return Visit(dtype_, [&](auto tag) { return double(Element<decltype(tag)>::Read(bytes_.data(), i)); });
 }
 
@@ -200,6 +213,10 @@ void HostTensor::Set(int64_t i, double value) {
 
 std::vector<float> HostTensor::ToF32() const {
   std::vector<float> values(static_cast<size_t>(element_count()));
+  if (IsBlockQuantized(dtype_)) {
+    DequantizeBlocks(dtype_, bytes_, values);
+    return values;
+  }
   auto* out = reinterpret_cast<std::byte*>(values.data());
   Visit(dtype_, [&](auto tag) { ConvertAll<decltype(tag), float>(bytes_.data(), out, element_count()); });
   return values;
@@ -207,7 +224,14 @@ std::vector<float> HostTensor::ToF32() const {
 
 HostTensor HostTensor::ConvertTo(DType dtype) const {
   if (dtype == dtype_) return *this;
+  if (IsBlockQuantized(dtype_)) return FromF32(shape_, ToF32()).ConvertTo(dtype);
   HostTensor out(dtype, shape_);
+  if (IsBlockQuantized(dtype)) {
+    // Blocks lie within a row, so a row has to be whole blocks.
+    CHECK(shape_.rank() > 0 && shape_.at(-1) % int64_t(BlockElements(dtype)) == 0);
+    QuantizeBlocks(dtype, ToF32(), *out.owned_);
+    return out;
+  }
   // In two steps through the widest type of the kind, so that not every pair of types becomes code. Rounding happens once:
   // each type fits into its wide type exactly.
   if (dtype == DType::kF32) {

@@ -42,8 +42,9 @@ class HostTensor {
 
   // Element i in row-major order, whatever the dtype (integers exactly up to 2^53; bool as 0 or 1).
   double Get(int64_t i) const;
-  void Set(int64_t i, double value);  // rounds to nearest even and saturates for integers
+  void Set(int64_t i, double value);  // rounds to nearest even and saturates for integers; not for block-quantized types
   std::vector<float> ToF32() const;
+  // To a block-quantized type: one that CanQuantize (tensor/block_quant.h), and the last extent is whole blocks.
   HostTensor ConvertTo(DType dtype) const;
   HostTensor Reshaped(Shape shape) const;  // the same bytes; the element count must agree
 
