@@ -110,6 +110,7 @@ struct MemoryReport {
   uint64_t weights_bytes = 0;
   uint64_t activations_bytes = 0;  // arenas and textures of values between nodes, scratch included
   uint64_t io_bytes = 0;           // inputs and outputs
+  uint64_t states_bytes = 0;       // tensors that live on between runs
   uint64_t other_bytes = 0;        // parameters and the like
   uint64_t total_bytes = 0;
   // The planner's work: what activations would take without reuse, and the greatest number of bytes alive at once.

@@ -118,6 +118,7 @@ json ToJson(const MemoryReport& r) {
   return {{"weights_bytes", r.weights_bytes},
           {"activations_bytes", r.activations_bytes},
           {"io_bytes", r.io_bytes},
+          {"states_bytes", r.states_bytes},
           {"other_bytes", r.other_bytes},
           {"total_bytes", r.total_bytes},
           {"activations_without_reuse_bytes", r.activations_without_reuse_bytes},

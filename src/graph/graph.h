@@ -68,6 +68,7 @@ struct Signature {  // names under which the outside knows inputs and outputs
 struct GraphState {
   std::string name;  // graphs that share states know them by it
   ValueId before = kNoValue, after = kNoValue;
+  bool may_be_f16 = false;  // floats may be stored as f16 where the device has it (caches)
 };
 
 struct Graph {

@@ -184,7 +184,9 @@ Status EvaluateNode(const Graph& graph, int node_index, std::span<const HostTens
   std::vector<TensorType> types = NodeOutputTypes(graph, node);
   std::vector<HostTensor> seen;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    if (operands[i].absent) {
+    const bool is_updated = std::any_of(node.op->updates.begin(), node.op->updates.end(),
+                                        [&](const OpDef::Update& update) { return size_t(update.input) == i; });
+    if (operands[i].absent || is_updated) {
       seen.emplace_back();
     } else if (i < node.input_views.size() && node.input_views[i]) {
       seen.push_back(AsDeclared(ApplyView(WithoutBlocks(inputs[i]), *node.input_views[i]), operands[i].type.dtype));

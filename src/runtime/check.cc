@@ -14,7 +14,8 @@ namespace {
 
 constexpr double kLargestF16 = 65504;
 
-// Runs the plan step by step, blocking, and keeps every value on the host.
+// Runs the plan step by step, blocking, and keeps every value on the host. (Of a state that several nodes of one step update
+// only the last value is right.)
 class CheckRun {
  public:
   CheckRun(const LaunchPlan& plan, DevicePlan& objects, Device& device) : plan_(plan), objects_(objects), device_(device) {
@@ -27,7 +28,7 @@ class CheckRun {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const ValueId id = plan_.graph.inputs[i];
       values_[size_t(id)] = inputs[i];
-      if (plan_.value_resource[size_t(id)] >= 0) RETURN_IF_ERROR(Write(plan_.value_resource[size_t(id)]));
+      if (plan_.value_resource[size_t(id)] >= 0) RETURN_IF_ERROR(Write(id));
     }
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
       const PlanStep& step = plan_.steps[s];
@@ -38,8 +39,7 @@ class CheckRun {
         }
         for (int n : step.nodes) {
           for (ValueId id : plan_.graph.nodes[size_t(n)].outputs) {
-            if (id != kNoValue && plan_.value_resource[size_t(id)] >= 0)
-              RETURN_IF_ERROR(Read(plan_.value_resource[size_t(id)]));
+            if (id != kNoValue && plan_.value_resource[size_t(id)] >= 0) RETURN_IF_ERROR(Read(id));
           }
         }
         continue;
@@ -49,7 +49,7 @@ class CheckRun {
         for (size_t i = 0; i < outputs.size(); ++i) {
           const ValueId id = plan_.graph.nodes[size_t(n)].outputs[i];
           values_[size_t(id)] = std::move(outputs[i]);
-          if (plan_.value_resource[size_t(id)] >= 0) RETURN_IF_ERROR(Write(plan_.value_resource[size_t(id)]));
+          if (plan_.value_resource[size_t(id)] >= 0) RETURN_IF_ERROR(Write(id));
         }
       }
     }
@@ -64,7 +64,7 @@ class CheckRun {
       for (ValueId id : ids) tensors.push_back(id == kNoValue ? HostTensor() : values_[size_t(id)]);
       return tensors;
     };
-    const auto inputs = take(node.inputs);
+    std::vector<HostTensor> inputs = take(node.inputs);
     std::vector<std::vector<HostTensor>> step_inputs;
     for (const auto& fused : node.epilogue) step_inputs.push_back(take(fused.inputs));
     std::vector<HostTensor> outputs;
@@ -77,6 +77,9 @@ class CheckRun {
         std::memcpy(outputs.back().mutable_bytes().data(), bytes.data(), bytes.size());
       }
     }
+    for (const auto& update : node.op->updates) {
+      outputs[size_t(update.output)] = std::exchange(inputs[size_t(update.input)], HostTensor());
+    }
     RETURN_IF_ERROR_CONTEXT(EvaluateNode(plan_.graph, n, inputs, step_inputs, outputs),
                             StrCat("in the reference of node ", NodeLabel(plan_.graph, n)));
     return outputs;
@@ -85,17 +88,18 @@ class CheckRun {
   const HostTensor& value(ValueId id) const { return values_[size_t(id)]; }
 
  private:
-  Status Write(int r) {
+  Status Write(ValueId id) {
+    const int r = plan_.value_resource[size_t(id)];
     const PlanResource& resource = plan_.resources[size_t(r)];
     std::vector<std::byte> packed(resource.size_bytes);
-    PackThroughMap(values_[size_t(resource.value)], {}, resource.placement, packed);
-    if (resource.texture >= 0) return device_.WriteTexture(*objects_.textures[size_t(resource.texture)], packed);
-    return device_.Write(*objects_.buffers[size_t(resource.buffer)], resource.offset_bytes, packed);
+    PackThroughMap(values_[size_t(id)], {}, resource.placement, packed);
+    return objects_.Write(device_, r, packed);
   }
 
-  Status Read(int r) {
+  Status Read(ValueId id) {
+    const int r = plan_.value_resource[size_t(id)];
     const PlanResource& resource = plan_.resources[size_t(r)];
-    HostTensor& tensor = values_[size_t(resource.value)];
+    HostTensor& tensor = values_[size_t(id)];
     Status read_status;
     auto done = [&](Result<std::vector<std::span<const std::byte>>> read) {
       if (!read.ok()) {

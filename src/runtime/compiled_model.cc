@@ -12,6 +12,7 @@
 #include "ops/evaluate.h"
 #include "runtime/check.h"
 #include "runtime/device_plan.h"
+#include "runtime/host_values.h"
 #include "runtime/pack.h"
 #include "runtime/plan.h"
 #include "runtime/program_cache.h"
@@ -147,8 +148,8 @@ struct CompiledModel::State {
   std::vector<std::byte> staging;
   std::vector<OutputSlot> output_slots;
   std::vector<ReadRequest> output_reads;
-  std::vector<int> output_textures;     // slots
-  std::vector<HostTensor> host_values;  // by value: what CPU steps read and write
+  std::vector<int> output_textures;  // slots
+  HostValues host_values;
 
   // The run that is going.
   std::shared_ptr<RunEvent> run_event;
@@ -189,8 +190,6 @@ struct CompiledModel::State {
   void Finish(Status status);
   void UnpackOutput(OutputSlot& slot, std::span<const std::byte> storage);
   void UnpackOutputs(ReadResult read);
-  Status EvaluateOne(int n);
-
   void FinishHostOutputs();
   Status WaitFor(const EventPtr& event);
 };
@@ -356,28 +355,7 @@ void CompiledModel::State::MakeSlots() {
     output_reads.push_back({objects->buffers[size_t(buffer)].get(), range.first, range.second - range.first});
   }
 
-  // Host values of everything that CPU steps touch. Inputs are looked at where they are.
-  host_values.assign(graph.values.size(), HostTensor());
-  for (const auto& planned : plan.steps) {
-    if (planned.on_gpu) continue;
-    for (int n : planned.nodes) {
-      const Node& node = graph.nodes[size_t(n)];
-      auto add = [&](ValueId id) {
-        if (id == kNoValue || host_values[size_t(id)].bytes().data() != nullptr) return;
-        const Value& value = graph.value(id);
-        host_values[size_t(id)] = value.constant ? *value.constant : HostTensor(value.type.dtype, value.type.shape);
-      };
-      for (ValueId id : node.inputs) add(id);
-      for (ValueId id : node.outputs) add(id);
-      for (const auto& fused : node.epilogue) {
-        for (ValueId id : fused.inputs) add(id);
-      }
-    }
-  }
-  for (const auto& slot : input_slots) {
-    const Value& value = graph.value(slot.value);
-    host_values[size_t(slot.value)] = HostTensor(value.type.dtype, value.type.shape, slot.user, nullptr);
-  }
+  host_values = HostValues(plan);
   ready = true;
 }
 
@@ -399,6 +377,10 @@ Result<EventPtr> CompiledModel::State::Start(bool with_timestamps) {
   downloaded = false;
   read_failed = false;
   timestamps = with_timestamps;
+  for (const auto& slot : input_slots) {  // looked at where they are
+    const TensorType& type = plan.graph.value(slot.value).type;
+    host_values[slot.value] = HostTensor(type.dtype, type.shape, slot.user, nullptr);
+  }
   if (device) RETURN_IF_ERROR(WriteInputs());
   running = true;
   std::shared_ptr<RunEvent> event = run_event;
@@ -415,13 +397,9 @@ Status CompiledModel::State::WriteInputs() {
     if (slot.direct) continue;
     const std::span<std::byte> target =
         slot.staged ? std::span(staging).subspan(resource.offset_bytes, resource.size_bytes) : std::span(slot.packed);
-    PackThroughMap(host_values[size_t(slot.value)], {}, resource.placement, target);
+    PackThroughMap(host_values[slot.value], {}, resource.placement, target);
     if (slot.staged) continue;
-    if (resource.texture >= 0) {
-      RETURN_IF_ERROR(device->WriteTexture(*objects->textures[size_t(resource.texture)], slot.packed));
-    } else {
-      RETURN_IF_ERROR(device->Write(*objects->buffers[size_t(resource.buffer)], resource.offset_bytes, slot.packed));
-    }
+    RETURN_IF_ERROR(objects->Write(*device, slot.resource, slot.packed));
   }
   if (any_staged) RETURN_IF_ERROR(device->Write(*objects->buffers[size_t(plan.input_buffer)], 0, staging));
   return {};
@@ -497,31 +475,28 @@ Result<bool> CompiledModel::State::AdvanceGpu(const PlanStep&) {
 Result<bool> CompiledModel::State::AdvanceCpu(const PlanStep& planned) {
   if (!downloaded) {
     std::vector<ReadRequest> requests;
-    std::vector<int> resources, textures;
-    for (int r : planned.downloads) {
-      const PlanResource& resource = plan.resources[size_t(r)];
+    std::vector<PlanTransfer> buffers, textures;
+    for (const PlanTransfer& transfer : planned.downloads) {
+      const PlanResource& resource = plan.resources[size_t(transfer.resource)];
       if (resource.texture >= 0) {
-        textures.push_back(r);
+        textures.push_back(transfer);
       } else {
-        resources.push_back(r);
-        requests.push_back({objects->buffers[size_t(resource.buffer)].get(), resource.offset_bytes, resource.size_bytes});
+        buffers.push_back(transfer);
+        const auto& where = objects->locations[size_t(transfer.resource)];
+        requests.push_back({where.buffer, where.offset_bytes, resource.size_bytes});
       }
     }
-    auto unpack = [this](int r, std::span<const std::byte> bytes) {
-      const PlanResource& resource = plan.resources[size_t(r)];
-      HostTensor& tensor = host_values[size_t(resource.value)];
-      UnpackInto(bytes, resource.placement, tensor.dtype(), tensor.mutable_bytes());
-    };
     auto failed = [this](const Error& error) {
       read_failed = true;
       read_error = error;
     };
     if (submission < textures.size()) {  // one at a time; `submission` counts them
-      const int r = textures[submission];
+      const PlanTransfer transfer = textures[submission];
       ASSIGN_OR_RETURN(
           EventPtr event,
-          device->ReadTexture(*objects->textures[size_t(plan.resources[size_t(r)].texture)],
-                              OfThisRun([=](ReadResult read) { read.ok() ? unpack(r, (*read)[0]) : failed(read.error()); })));
+          device->ReadTexture(*objects->locations[size_t(transfer.resource)].texture, OfThisRun([=](ReadResult read) {
+            read.ok() ? host_values.Unpack(transfer, (*read)[0]) : failed(read.error());
+          })));
       ++submission;
       if (!Await(event)) return false;
     } else {
@@ -529,8 +504,8 @@ Result<bool> CompiledModel::State::AdvanceCpu(const PlanStep& planned) {
       if (!requests.empty()) {
         ASSIGN_OR_RETURN(EventPtr event, device->Read(std::move(requests), OfThisRun([=](ReadResult read) {
                                                         if (!read.ok()) return failed(read.error());
-                                                        for (size_t i = 0; i < resources.size(); ++i)
-                                                          unpack(resources[i], (*read)[i]);
+                                                        for (size_t i = 0; i < buffers.size(); ++i)
+                                                          host_values.Unpack(buffers[i], (*read)[i]);
                                                       })));
         if (!Await(event)) return false;
       }
@@ -541,43 +516,12 @@ Result<bool> CompiledModel::State::AdvanceCpu(const PlanStep& planned) {
   if (read_failed) return read_error;
   for (int n : planned.nodes) {
     if (cancelled.load()) return Error{Code::kCancelled, "The run was cancelled."};
-    RETURN_IF_ERROR_CONTEXT(EvaluateOne(n), StrCat("in node ", NodeLabel(plan.graph, n), " on the CPU"));
+    RETURN_IF_ERROR(host_values.Evaluate(n));
   }
-  for (int r : planned.uploads) {
-    const PlanResource& resource = plan.resources[size_t(r)];
-    std::vector<std::byte> packed(resource.size_bytes);
-    PackThroughMap(host_values[size_t(resource.value)], {}, resource.placement, packed);
-    if (resource.texture >= 0) {
-      RETURN_IF_ERROR(device->WriteTexture(*objects->textures[size_t(resource.texture)], packed));
-    } else {
-      RETURN_IF_ERROR(device->Write(*objects->buffers[size_t(resource.buffer)], resource.offset_bytes, packed));
-    }
+  for (const PlanTransfer& transfer : planned.uploads) {
+    RETURN_IF_ERROR(objects->Write(*device, transfer.resource, host_values.Pack(transfer)));
   }
   return true;
-}
-
-Status CompiledModel::State::EvaluateOne(int n) {
-  const Node& node = plan.graph.nodes[size_t(n)];
-  auto take = [&](const std::vector<ValueId>& ids) {
-    std::vector<HostTensor> tensors;
-    for (ValueId id : ids) tensors.push_back(id == kNoValue ? HostTensor() : host_values[size_t(id)]);
-    return tensors;
-  };
-  const std::vector<HostTensor> node_inputs = take(node.inputs);
-  std::vector<std::vector<HostTensor>> step_inputs;
-  for (const auto& fused : node.epilogue) step_inputs.push_back(take(fused.inputs));
-  std::vector<HostTensor> node_outputs = take(node.outputs);
-  for (ValueId id : node.outputs) host_values[size_t(id)] = HostTensor();  // so that the outputs are not shared
-  // Several nodes fill the value together: what is there stays. Otherwise the reference starts from zeros.
-  if (!node.output_view) {
-    for (auto& tensor : node_outputs) {
-      auto bytes = tensor.mutable_bytes();
-      std::fill(bytes.begin(), bytes.end(), std::byte(0));
-    }
-  }
-  Status status = EvaluateNode(plan.graph, n, node_inputs, step_inputs, node_outputs);
-  for (size_t i = 0; i < node.outputs.size(); ++i) host_values[size_t(node.outputs[i])] = std::move(node_outputs[i]);
-  return status;
 }
 
 void CompiledModel::State::UnpackOutputs(ReadResult read) {
@@ -629,7 +573,7 @@ void CompiledModel::State::FinishHostOutputs() {
   for (auto& slot : output_slots) {
     if (slot.resource >= 0) continue;
     const Value& value = plan.graph.value(slot.value);
-    const HostTensor& tensor = value.constant ? *value.constant : host_values[size_t(slot.value)];
+    const HostTensor& tensor = value.constant ? *value.constant : host_values[slot.value];
     if (tensor.bytes().size() == slot.bytes.size() && tensor.dtype() == value.type.dtype) {
       if (!slot.bytes.empty()) std::memcpy(slot.bytes.data(), tensor.bytes().data(), slot.bytes.size());
     } else if (value.constant) {  // stored narrower than its type
@@ -850,7 +794,10 @@ Result<CheckReport> CompiledModel::Check(const CheckOptions& options) {
   if (state.running) return Error{Code::kInvalidArgument, "A run of this model is going."};
   ASSIGN_OR_RETURN(PlanOptions plan_options, MakePlanOptions(state.options));
   std::vector<HostTensor> inputs;
-  for (const auto& slot : state.input_slots) inputs.push_back(state.host_values[size_t(slot.value)]);
+  for (const auto& slot : state.input_slots) {
+    const TensorType& type = state.plan.graph.value(slot.value).type;
+    inputs.push_back(HostTensor(type.dtype, type.shape, slot.user, nullptr));
+  }
   ProgramCache cache(state.options.cache_folder ? *state.options.cache_folder : ProgramCache::DefaultFolder());
   return CheckNodes(state.optimized, inputs, *state.device, plan_options, options, cache);
 }

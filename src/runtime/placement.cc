@@ -53,6 +53,10 @@ std::vector<Step> MakeSteps(const Graph& graph, std::span<const NodeSide> sides)
       if (id != kNoValue) writers[size_t(id)].push_back(int(n));
     }
   }
+  std::vector<std::vector<int>> readers(graph.values.size());
+  for (size_t n = 0; n < count; ++n) {
+    for (ValueId id : ReadValues(graph.nodes[n])) readers[size_t(id)].push_back(int(n));
+  }
   std::vector<int> waiting(count, 0);  // for how many nodes
   std::vector<std::vector<int>> followers(count);
   for (size_t n = 0; n < count; ++n) {
@@ -60,6 +64,12 @@ std::vector<Step> MakeSteps(const Graph& graph, std::span<const NodeSide> sides)
     for (ValueId id : ReadValues(graph.nodes[n])) {
       for (int writer : writers[size_t(id)]) {
         if (writer < int(n)) before.push_back(writer);
+      }
+    }
+    // Memory is updated when all have read what was there.
+    for (const auto& update : graph.nodes[n].op->updates) {
+      for (int reader : readers[size_t(graph.nodes[n].inputs[size_t(update.input)])]) {
+        if (reader < int(n)) before.push_back(reader);
       }
     }
     std::sort(before.begin(), before.end());

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/strings.h"
+#include "runtime/weight_store.h"
 #include "shader/compile.h"
 
 namespace leeway {
@@ -90,6 +91,11 @@ class Planner {
     roles_.assign(graph.values.size(), TensorRole::kActivation);
     for (ValueId id : graph.outputs) roles_[size_t(id)] = TensorRole::kOutput;
     for (ValueId id : graph.inputs) roles_[size_t(id)] = TensorRole::kInput;
+    FindStates();
+    for (size_t v = 0; v < graph.values.size(); ++v) {
+      if (state_of_[v] < 0) continue;
+      roles_[v] = graph.states[size_t(state_of_[v])].may_be_f16 ? TensorRole::kCache : TensorRole::kState;
+    }
     if (!device_) return {};
     plain_values_.resize(graph.values.size(), false);
     too_large_.assign(graph.values.size(), "");
@@ -106,6 +112,18 @@ class Planner {
       }
     }
     return {};
+  }
+
+  // Which values lie in the memory of which state.
+  void FindStates() {
+    const Graph& graph = plan_.graph;
+    state_of_.assign(graph.values.size(), -1);
+    for (size_t s = 0; s < graph.states.size(); ++s) state_of_[size_t(graph.states[s].before)] = int(s);
+    for (const Node& node : graph.nodes) {
+      for (const auto& update : node.op->updates) {
+        state_of_[size_t(node.outputs[size_t(update.output)])] = state_of_[size_t(node.inputs[size_t(update.input)])];
+      }
+    }
   }
 
   const ClassDefaults& defaults() const { return DefaultsForClass(device_->device_class, device_->is_software); }
@@ -426,14 +444,6 @@ class Planner {
     return canonical_[constant.get()] = constant;
   }
 
-  static bool SameMap(const CoordMap& a, const CoordMap& b) {
-    return a.coords == b.coords && a.inside == b.inside && (!a.inside || a.outside == b.outside);
-  }
-  static bool SamePlacement(const Placement& a, const Placement& b) {
-    return a.layout == b.layout && a.storage == b.storage && a.dtype == b.dtype && a.shape == b.shape &&
-           a.elements_per_part == b.elements_per_part && a.texture_extent == b.texture_extent;
-  }
-
   int ConstantResource(std::string name, const std::shared_ptr<const HostTensor>& constant, CoordMap map,
                        const Placement& placement) {
     auto canonical = Canonical(constant);
@@ -461,6 +471,8 @@ class Planner {
     switch (roles_[size_t(id)]) {
       case TensorRole::kInput: resource.kind = PlanResource::Kind::kInput; break;
       case TensorRole::kOutput: resource.kind = PlanResource::Kind::kOutput; break;
+      case TensorRole::kState:
+      case TensorRole::kCache: resource.kind = PlanResource::Kind::kState; break;
       case TensorRole::kActivation:
       case TensorRole::kWeights: resource.kind = PlanResource::Kind::kActivation; break;
     }
@@ -536,8 +548,35 @@ class Planner {
                  StrCat("A tensor of ", NodeLabel(plan_.graph, n), " is bound to an operand that does not exist.")};
   }
 
+  // States are on the device whoever uses them there: other plans may.
+  Status MakeStates() {
+    for (const GraphState& state : plan_.graph.states) {
+      PlanState planned{state.name, state.before, state.after, plan_.graph.value(state.before).type, -1};
+      if (device_ && planned.type.shape.element_count() > 0) {
+        if (const std::string& reason = too_large_[size_t(state.before)]; !reason.empty()) {
+          return Error{Code::kUnsupported, StrCat("The state \"", state.name, "\" has no place on the device: ", reason)};
+        }
+        PlanResource resource;
+        resource.kind = PlanResource::Kind::kState;
+        resource.name = state.name;
+        resource.value = state.before;
+        resource.placement = placements_[size_t(state.before)];
+        resource.size_bytes = uint64_t(resource.placement.storage_bytes());
+        planned.resource = int(plan_.resources.size());
+        plan_.resources.push_back(std::move(resource));
+      }
+      plan_.states.push_back(std::move(planned));
+    }
+    for (size_t v = 0; v < state_of_.size(); ++v) {
+      if (state_of_[v] >= 0) plan_.value_resource[v] = plan_.states[size_t(state_of_[v])].resource;
+    }
+    return {};
+  }
+
   Status MakeDispatches() {
     plan_.value_resource.assign(plan_.graph.values.size(), -1);
+    FindStates();
+    RETURN_IF_ERROR(MakeStates());
     std::map<std::string, int> kernels;  // by text and entry point
     for (PlanStep& step : plan_.steps) {
       if (!step.on_gpu) {
@@ -648,7 +687,7 @@ class Planner {
     }
     const uint64_t max_buffer = device_ && device_->max_buffer_bytes > 0 ? device_->max_buffer_bytes : uint64_t(1) << 40;
 
-    std::vector<int> activations, inputs, outputs, constants, scratch;
+    std::vector<int> activations, inputs, outputs, constants, alone;
     for (size_t r = 0; r < plan_.resources.size(); ++r) {
       PlanResource& resource = plan_.resources[r];
       if (IsTextureResource(resource)) continue;
@@ -658,21 +697,23 @@ class Planner {
         case PlanResource::Kind::kInput: inputs.push_back(int(r)); break;
         case PlanResource::Kind::kOutput: outputs.push_back(int(r)); break;
         case PlanResource::Kind::kConstant: constants.push_back(int(r)); break;
-        case PlanResource::Kind::kKernelScratch: scratch.push_back(int(r)); break;
+        case PlanResource::Kind::kState:
+        case PlanResource::Kind::kKernelScratch: alone.push_back(int(r)); break;
       }
     }
     ASSIGN_OR_RETURN(plan_.activation_plan, PlaceGroup(activations, max_buffer, options_.reuse_memory && !options_.keep_values,
-                                                       "activations", &plan_.activation_items));
-    ASSIGN_OR_RETURN(MemoryPlan input_plan, PlaceGroup(inputs, max_buffer, false, "inputs", nullptr));
+                                                       PlanResource::Kind::kActivation, &plan_.activation_items));
+    ASSIGN_OR_RETURN(MemoryPlan input_plan, PlaceGroup(inputs, max_buffer, false, PlanResource::Kind::kInput, nullptr));
     if (input_plan.buffer_bytes.size() == 1) plan_.input_buffer = plan_.resources[size_t(inputs[0])].buffer;
-    RETURN_IF_ERROR(PlaceGroup(outputs, max_buffer, false, "outputs", nullptr));
+    RETURN_IF_ERROR(PlaceGroup(outputs, max_buffer, false, PlanResource::Kind::kOutput, nullptr));
     // Weights: one after another in as few buffers as the device allows; 256 MiB are granted everywhere.
-    RETURN_IF_ERROR(PlaceInRow(constants, max_buffer, "weights"));
-    for (int r : scratch) {
+    RETURN_IF_ERROR(PlaceInRow(constants, max_buffer));
+    for (int r : alone) {
       PlanResource& resource = plan_.resources[size_t(r)];
       resource.buffer = int(plan_.buffers.size());
-      plan_.buffers.push_back({resource.size_bytes, resource.name, true});
-      plan_.memory.other_bytes += resource.size_bytes;
+      plan_.buffers.push_back({resource.size_bytes, resource.name, resource.kind});
+      (resource.kind == PlanResource::Kind::kState ? plan_.memory.states_bytes : plan_.memory.other_bytes) +=
+          resource.size_bytes;
     }
     PlaceTextures();
 
@@ -685,8 +726,8 @@ class Planner {
         plan_.memory.io_bytes += (resource.size_bytes + kOffsetAlignment - 1) / kOffsetAlignment * kOffsetAlignment;
       }
     }
-    plan_.memory.total_bytes =
-        plan_.memory.weights_bytes + plan_.memory.activations_bytes + plan_.memory.io_bytes + plan_.memory.other_bytes;
+    plan_.memory.total_bytes = plan_.memory.weights_bytes + plan_.memory.activations_bytes + plan_.memory.io_bytes +
+                               plan_.memory.states_bytes + plan_.memory.other_bytes;
     return {};
   }
 
@@ -701,7 +742,7 @@ class Planner {
     return storage == Storage::kTexture2D || storage == Storage::kTexture2DArray || storage == Storage::kTexture3D;
   }
 
-  Result<MemoryPlan> PlaceGroup(const std::vector<int>& group, uint64_t max_buffer, bool reuse, const char* label,
+  Result<MemoryPlan> PlaceGroup(const std::vector<int>& group, uint64_t max_buffer, bool reuse, PlanResource::Kind kind,
                                 std::vector<MemoryItem>* items_out) {
     std::map<int, int> index;  // resource to item
     std::vector<MemoryItem> items;
@@ -717,8 +758,11 @@ class Planner {
     }
     ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(items, {.max_buffer_bytes = int64_t(max_buffer), .reuse = reuse}, conflicts));
     const int first_buffer = int(plan_.buffers.size());
+    const char* label = kind == PlanResource::Kind::kInput    ? "inputs"
+                        : kind == PlanResource::Kind::kOutput ? "outputs"
+                                                              : "activations";
     for (size_t b = 0; b < plan.buffer_bytes.size(); ++b) {
-      plan_.buffers.push_back({uint64_t(plan.buffer_bytes[b]), StrCat(label, " ", b), false});
+      plan_.buffers.push_back({uint64_t(plan.buffer_bytes[b]), StrCat(label, " ", b), kind});
     }
     for (size_t i = 0; i < group.size(); ++i) {
       PlanResource& resource = plan_.resources[size_t(group[i])];
@@ -729,7 +773,8 @@ class Planner {
     return plan;
   }
 
-  Status PlaceInRow(const std::vector<int>& group, uint64_t max_buffer, const char* label) {
+  Status PlaceInRow(const std::vector<int>& group, uint64_t max_buffer) {
+    constexpr PlanResource::Kind kKind = PlanResource::Kind::kConstant;
     int buffer = -1;
     int number = 0;
     for (int r : group) {
@@ -741,13 +786,13 @@ class Planner {
       }
       if (NeedsOwnStart(resource)) {
         resource.buffer = int(plan_.buffers.size());
-        plan_.buffers.push_back({size, StrCat(label, " ", number++), false});
+        plan_.buffers.push_back({size, StrCat("weights ", number++), kKind});
         plan_.memory.weights_bytes += size;
         continue;
       }
       if (buffer < 0 || plan_.buffers[size_t(buffer)].size_bytes + size > max_buffer) {
         buffer = int(plan_.buffers.size());
-        plan_.buffers.push_back({0, StrCat(label, " ", number++), false});
+        plan_.buffers.push_back({0, StrCat("weights ", number++), kKind});
       }
       resource.buffer = buffer;
       resource.offset_bytes = plan_.buffers[size_t(buffer)].size_bytes;
@@ -794,7 +839,10 @@ class Planner {
   // What each CPU step needs from the device and leaves there.
   void MakeBorders() {
     std::vector<bool> on_device(plan_.graph.values.size(), false), on_host(plan_.graph.values.size(), false);
-    for (ValueId id : plan_.graph.inputs) on_device[size_t(id)] = on_host[size_t(id)] = true;
+    for (ValueId id : plan_.graph.inputs) {
+      on_device[size_t(id)] = true;
+      on_host[size_t(id)] = state_of_[size_t(id)] < 0 || !device_;
+    }
     for (PlanStep& step : plan_.steps) {
       if (step.on_gpu) {
         for (int n : step.nodes) {
@@ -821,13 +869,13 @@ class Planner {
       }
       for (ValueId id : downloads) {
         if (plan_.value_resource[size_t(id)] < 0) continue;  // an empty tensor
-        step.downloads.push_back(plan_.value_resource[size_t(id)]);
+        step.downloads.push_back({plan_.value_resource[size_t(id)], id});
         on_host[size_t(id)] = true;
       }
       for (ValueId id : written) {
         on_host[size_t(id)] = true;
         if (plan_.value_resource[size_t(id)] < 0) continue;  // only the CPU reads it
-        step.uploads.push_back(plan_.value_resource[size_t(id)]);
+        step.uploads.push_back({plan_.value_resource[size_t(id)], id});
         on_device[size_t(id)] = true;
       }
     }
@@ -868,8 +916,8 @@ class Planner {
     for (const auto& dispatch : plan_.dispatches) report.nodes[size_t(dispatch.node)].dispatches++;
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
       if (s > 0) ++report.handovers;
-      for (int r : plan_.steps[s].downloads) report.handover_bytes += plan_.resources[size_t(r)].size_bytes;
-      for (int r : plan_.steps[s].uploads) report.handover_bytes += plan_.resources[size_t(r)].size_bytes;
+      for (auto [r, value] : plan_.steps[s].downloads) report.handover_bytes += plan_.resources[size_t(r)].size_bytes;
+      for (auto [r, value] : plan_.steps[s].uploads) report.handover_bytes += plan_.resources[size_t(r)].size_bytes;
     }
     if (device_ && options_.select.precision == Precision::kF16 && !target().f16) {
       report.notes.push_back("f16 is asked for and the device does not have it: f32 is used");
@@ -884,6 +932,7 @@ class Planner {
   std::vector<NodePlan> nodes_;
   std::vector<Placement> placements_;
   std::vector<TensorRole> roles_;
+  std::vector<int> state_of_;           // by value: the state in whose memory it lies, -1: none
   std::vector<std::string> too_large_;  // by value: why it has no placement
   // What adjusting has decided; kept when planning starts again. Nodes are known by their first output.
   std::vector<bool> plain_values_;
@@ -916,6 +965,7 @@ std::string PlanToText(const LaunchPlan& plan) {
       case PlanResource::Kind::kConstant: return "constant";
       case PlanResource::Kind::kInput: return "input";
       case PlanResource::Kind::kOutput: return "output";
+      case PlanResource::Kind::kState: return "state";
       case PlanResource::Kind::kKernelScratch: return "kernel scratch";
     }
     return "?";

@@ -32,10 +32,10 @@ struct PlanOptions {
 
 // A tensor that has device memory.
 struct PlanResource {
-  enum class Kind : uint8_t { kActivation, kScratch, kConstant, kInput, kOutput, kKernelScratch };
+  enum class Kind : uint8_t { kActivation, kScratch, kConstant, kInput, kOutput, kState, kKernelScratch };
   Kind kind = Kind::kActivation;
   std::string name;
-  ValueId value = kNoValue;  // kActivation, kInput, kOutput
+  ValueId value = kNoValue;  // kActivation, kInput, kOutput; of kState the one before the run
   Placement placement;       // not of kKernelScratch
   uint64_t size_bytes = 0;
   // kConstant: element c of the placed tensor is constant[map(c)].
@@ -51,7 +51,8 @@ struct PlanResource {
 struct PlanBuffer {
   uint64_t size_bytes = 0;
   std::string label;
-  bool zeroed = false;  // kernel scratch
+  // kActivation stands for kScratch too. Kernel scratch and states begin as zeros; each state has a buffer of its own.
+  PlanResource::Kind kind = PlanResource::Kind::kActivation;
 };
 struct PlanTexture {
   TextureSpec spec;
@@ -73,14 +74,28 @@ struct PlanDispatch {
   shader::Specialization specialization;
 };
 
+// A value on its way over the border between device and host.
+struct PlanTransfer {
+  int resource = -1;
+  ValueId value = kNoValue;
+};
+
+// A state of the graph: all values that lie in its memory have one resource.
+struct PlanState {
+  std::string name;
+  ValueId before = kNoValue, after = kNoValue;
+  TensorType type;
+  int resource = -1;  // -1 without a device, and of empty tensors
+};
+
 struct PlanStep {
   bool on_gpu = true;
   // On the GPU: dispatches [first, last), cut into submissions that begin at these dispatches.
   int first_dispatch = 0, last_dispatch = 0;
   std::vector<int> submissions;
-  // On the CPU: nodes, what has to come from the device before (resources), and what goes there afterwards.
+  // On the CPU: nodes, what has to come from the device before, and what goes there afterwards.
   std::vector<int> nodes;
-  std::vector<int> downloads, uploads;
+  std::vector<PlanTransfer> downloads, uploads;
 };
 
 struct LaunchPlan {
@@ -92,6 +107,7 @@ struct LaunchPlan {
   std::vector<PlanBuffer> buffers;
   std::vector<PlanTexture> textures;
   std::vector<PlanStep> steps;
+  std::vector<PlanState> states;  // as Graph::states
   PlacementReport placement;
   MemoryReport memory;
   // What the memory planner was asked and said, for drawings.

@@ -76,6 +76,10 @@ DType StoredDType(DType dtype, TensorRole role, DType source, Precision precisio
           // A CPU that plays GPU takes several instructions to widen a half, and has the memory.
           if (target.is_software) return DType::kF32;
           return dtype == DType::kF16 || source == DType::kF16 ? DType::kF16 : DType::kF32;
+        case TensorRole::kCache:
+          // As with weights.
+          return target.f16 && (precision == Precision::kF16 || !target.is_software) ? DType::kF16 : DType::kF32;
+        case TensorRole::kState:
         case TensorRole::kInput:
         case TensorRole::kOutput: return dtype == DType::kF16 && target.f16 ? DType::kF16 : DType::kF32;
       }
@@ -105,11 +109,15 @@ Result<Placement> ChoosePlacement(const TensorType& type, TensorRole role, DType
   StorageChoice choice = role == TensorRole::kWeights ? defaults.weights : defaults.activations;
   // Row-major in and out, so that the host only copies; the first and last kernels read and write that as well.
   if (role == TensorRole::kInput || role == TensorRole::kOutput) choice = {Layout::kLinear, Storage::kBuffer};
-  if (options.forced) {
+  // Every plan that shares a state has to find it in the same place, whatever else is chosen for it.
+  const bool is_state = role == TensorRole::kState || role == TensorRole::kCache;
+  if (is_state) choice = kPlainStorage;
+  if (options.forced && !is_state) {
     const bool is_buffer = options.forced->storage == Storage::kBuffer;
     if (is_buffer || role == TensorRole::kActivation || role == TensorRole::kWeights) choice = *options.forced;
   }
-  const DType stored = StoredDType(type.dtype, role, source, options.precision, target);
+  const TensorRole stored_role = role == TensorRole::kCache && options.f32_caches ? TensorRole::kState : role;
+  const DType stored = StoredDType(type.dtype, stored_role, source, options.precision, target);
   // Packed bytes are words of a buffer.
   if (stored == DType::kI8 || stored == DType::kU8) choice.storage = Storage::kBuffer;
   auto placement = PlaceTensor(type.shape, stored, choice.layout, choice.storage, target.storage);

@@ -37,11 +37,14 @@ enum class TensorRole : uint8_t {
   kWeights,     // read only, made at load
   kInput,       // written by the host, row-major where possible
   kOutput,      // read by the host
+  kState,       // lives on between runs
+  kCache,       // the same, and floats may be narrow
 };
 
 struct SelectOptions {
   Precision precision = Precision::kF32;
   std::optional<StorageChoice> forced;
+  bool f32_caches = false;  // states that may be f16 are f32 all the same
 };
 
 // The element type in storage. `source` is the type of the elements that weights are made from.
