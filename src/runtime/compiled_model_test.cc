@@ -350,7 +350,8 @@ TEST(CompiledModel, ReportsWhatItDoes) {
     ASSERT_TRUE(model.ok()) << model.error().message;
     ExpectRight(*model, 0);
     const MemoryReport memory = model->memory();
-    EXPECT_EQ(memory.total_bytes, memory.weights_bytes + memory.activations_bytes + memory.io_bytes + memory.states_bytes + memory.other_bytes);
+    EXPECT_EQ(memory.total_bytes,
+              memory.weights_bytes + memory.activations_bytes + memory.io_bytes + memory.states_bytes + memory.other_bytes);
     EXPECT_GE(memory.device_bytes, memory.total_bytes - memory.other_bytes);
     EXPECT_GE(memory.activations_bytes, memory.activations_lower_bound_bytes);
     EXPECT_LE(memory.activations_bytes, memory.activations_without_reuse_bytes);

@@ -866,6 +866,8 @@ class Planner {
         for (ValueId id : node.outputs) {
           if (id != kNoValue) written.insert(id);
         }
+        // What is updated further has given its memory away.
+        for (const auto& update : node.op->updates) written.erase(node.inputs[size_t(update.input)]);
       }
       for (ValueId id : downloads) {
         if (plan_.value_resource[size_t(id)] < 0) continue;  // an empty tensor
