@@ -83,6 +83,12 @@ constexpr UnaryRule kGeluTanh = {
     return V(0.5) * a * (V(1) + tanh(clamp(inner, V(-15), V(15))));)",
     .zero_to_zero = true};
 
+constexpr UnaryRule kSilu = {.name = "silu",
+                             .tflite = nullptr,
+                             .on_floats = [](double a, double) { return a / (1 + std::exp(-a)); },
+                             .text = "return a / (V(1) + exp(min(-a, V(87))));",
+                             .zero_to_zero = true};
+
 const UnaryRule& GeluRule(const OpCall& call) { return call.attrs.GetBool("approximate") ? kGeluTanh : kGeluExact; }
 
 const AttrField kLeakyReluAttrs[] = {{"alpha", 0.0, "Factor for negative values."}};
@@ -107,5 +113,12 @@ extern const OpDef op_gelu = {
                     std::span<HostTensor> outputs) { return UnaryReference(GeluRule(call), call, inputs, outputs); },
     .value_map = [](const OpCall& call, int chained) { return UnaryValueMap(GeluRule(call), call, chained); },
     .tflite = {&kGeluExact.tflite, 1}};
+
+extern const OpDef op_silu = {
+    .name = "silu",
+    .infer = [](const OpCall& call) { return InferUnary(kSilu, call); },
+    .reference = [](const OpCall& call, std::span<const HostTensor> inputs,
+                    std::span<HostTensor> outputs) { return UnaryReference(kSilu, call, inputs, outputs); },
+    .value_map = [](const OpCall& call, int chained) { return UnaryValueMap(kSilu, call, chained); }};
 
 }  // namespace leeway

@@ -36,6 +36,12 @@ OP_TEST(elu, {
                  {.name = "scalar", .inputs = {Tensor({}).Range(-4, 4)}, .tolerance = 4e-6},
                  {.name = "near_zero", .inputs = {Tensor({64}).Range(-0.02, 0.02)}, .tolerance = 1e-6},
              });
+OP_TEST(silu, {
+                  {.name = "odd", .inputs = {Tensor({3, 7}).Range(-6, 6)}},
+                  {.name = "large", .inputs = {Values({1, 3}, {-1000, 1000, 0})}, .expected = {0, 1000, 0}},
+                  {.name = "known", .inputs = {Values({3}, {-1, 1, 2})}, .expected = {-0.26894142, 0.73105858, 1.76159416}},
+              });
+
 OP_TEST(logistic, {
                       {.name = "odd_channels", .inputs = {Tensor({2, 3, 5, 7}).Range(-8, 8)}, .tolerance = 4e-6},
                       {.name = "scalar", .inputs = {Tensor({}).Range(-8, 8)}, .tolerance = 4e-6},

@@ -74,6 +74,16 @@ HostTensor Draw(const Operand& operand, std::mt19937_64& random, bool f16) {
   return tensor;
 }
 
+// The reference of an operator that updates inputs finds their elements in its outputs. The inputs that it is given.
+std::vector<HostTensor> MoveUpdated(const OpDef& op, const std::vector<HostTensor>& inputs, std::vector<HostTensor>& outputs) {
+  std::vector<HostTensor> others = inputs;
+  for (const OpDef::Update& update : op.updates) {
+    outputs[size_t(update.output)] = inputs[size_t(update.input)];
+    others[size_t(update.input)] = HostTensor();
+  }
+  return others;
+}
+
 std::string CoordinatesText(const Shape& shape, int64_t index) {
   std::vector<int64_t> coords(size_t(shape.rank()));
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
@@ -160,7 +170,8 @@ std::unique_ptr<PreparedRow> Prepare(const std::string& op_name, const OpTestRow
   }
   prepared->output_types = *types;
   for (const TensorType& type : prepared->output_types) prepared->outputs.emplace_back(type.dtype, type.shape);
-  if (Status status = prepared->op->reference(prepared->call(), prepared->inputs, prepared->outputs); !status.ok()) {
+  const std::vector<HostTensor> inputs = MoveUpdated(*prepared->op, prepared->inputs, prepared->outputs);
+  if (Status status = prepared->op->reference(prepared->call(), inputs, prepared->outputs); !status.ok()) {
     ADD_FAILURE() << "The reference fails: " << status.error().message;
     return nullptr;
   }
@@ -177,6 +188,13 @@ std::unique_ptr<PreparedRow> Prepare(const std::string& op_name, const OpTestRow
   return prepared;
 }
 
+int PreparedRow::UpdatedInput(int output) const {
+  for (const OpDef::Update& update : op->updates) {
+    if (update.output == output) return update.input;
+  }
+  return -1;
+}
+
 Result<std::vector<HostTensor>> RunReference(const std::string& op_name, std::vector<HostTensor> inputs, const AttrSet& attrs,
                                              std::string custom_options) {
   const OpDef* op = FindOp(op_name);
@@ -186,7 +204,8 @@ Result<std::vector<HostTensor>> RunReference(const std::string& op_name, std::ve
   ASSIGN_OR_RETURN(std::vector<TensorType> types, op->infer({attrs, operands, {}, custom_options}));
   std::vector<HostTensor> outputs;
   for (const TensorType& type : types) outputs.emplace_back(type.dtype, type.shape);
-  RETURN_IF_ERROR(op->reference({attrs, operands, types, custom_options}, inputs, outputs));
+  const std::vector<HostTensor> others = MoveUpdated(*op, inputs, outputs);
+  RETURN_IF_ERROR(op->reference({attrs, operands, types, custom_options}, others, outputs));
   return outputs;
 }
 

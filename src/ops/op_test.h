@@ -72,6 +72,8 @@ struct PreparedRow {
   std::vector<OperandInfo> operands;
   std::vector<TensorType> output_types;
   std::vector<HostTensor> outputs;  // of the reference
+  // The input that output `output` updates in place (OpDef::updates), or -1.
+  int UpdatedInput(int output) const;
 
   PreparedRow() = default;
   PreparedRow(const PreparedRow&) = delete;  // operands point into inputs

@@ -260,7 +260,10 @@ TestTensor& TestPlan::Find(const AssembledDispatch::Source& source) {
 }
 
 void TestPlan::ClearOutputs() {
-  for (TestTensor& output : outputs) std::fill(output.bytes.begin(), output.bytes.end(), std::byte(0xff));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    std::fill(outputs[i].bytes.begin(), outputs[i].bytes.end(), std::byte(0xff));
+    if (!updated_bytes[i].empty()) outputs[i].bytes = updated_bytes[i];
+  }
   for (size_t i = 0; i < plan_tensors.size(); ++i) {
     if (plan.tensors[i].constant_input >= 0) continue;
     std::fill(plan_tensors[i].bytes.begin(), plan_tensors[i].bytes.end(), std::byte(0xff));
@@ -313,9 +316,11 @@ Result<std::unique_ptr<TestPlan>> PlanRow(const PreparedRow& row, const KernelVa
     ASSIGN_OR_RETURN(Uses uses, UsesOf(plan, Kind::kOutput, int(i)));
     uses.stored = true;
     const Shape& shape = row.outputs[i].shape();
-    PlacedValue placed = config.views && i == 0 && shape.rank() > 0 ? Embedded(shape) : AsItIs(shape);
-    HostTensor host(row.outputs[i].dtype(), shape);
+    const int updated = row.UpdatedInput(int(i));
+    PlacedValue placed = config.views && i == 0 && shape.rank() > 0 && updated < 0 ? Embedded(shape) : AsItIs(shape);
+    const HostTensor host = updated < 0 ? HostTensor(row.outputs[i].dtype(), shape) : row.inputs[size_t(updated)];
     ASSIGN_OR_RETURN(TestTensor tensor, MakeTensor(host, placed, false, config, uses, target, random));
+    test->updated_bytes.push_back(updated < 0 ? std::vector<std::byte>() : tensor.bytes);
     test->outputs.push_back(std::move(tensor));
     test->expected.push_back(row.outputs[i]);
   }

@@ -42,9 +42,10 @@ struct TestPlan {
   std::vector<AssembledDispatch> dispatches;  // as plan.dispatches
   std::vector<HostTensor> expected;           // per output, epilogue applied
   std::vector<Tolerance> tolerances;
+  std::vector<std::vector<std::byte>> updated_bytes;  // per output: what it holds before a run; empty: anything
 
   TestTensor& Find(const AssembledDispatch::Source& source);
-  // Puts garbage into what kernels have to write.
+  // Puts garbage into what kernels have to write, and what they update back to what it was.
   void ClearOutputs();
   // "" or what is wrong with the outputs' bytes.
   std::string CheckOutputs() const;
