@@ -68,6 +68,7 @@ size_t DTypeBits(DType dtype) {
 }
 size_t DTypeBytes(DType dtype, size_t count) {
   const DTypeRow& row = Row(dtype);
+  if (row.bits >= 8) return count * (row.bits / 8);  // not by way of bits, which may be more than a number holds
   if (row.bits != 0) return (count * row.bits + 7) / 8;
   return (count + row.block_elements - 1) / row.block_elements * row.block_bytes;
 }

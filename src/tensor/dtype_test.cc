@@ -18,6 +18,7 @@ TEST(DType, BytesRoundUp) {
   EXPECT_EQ(DTypeBytes(DType::kI4, 3), 2u);
   EXPECT_EQ(DTypeBytes(DType::kI2, 5), 2u);
   EXPECT_EQ(DTypeBytes(DType::kF64, 3), 24u);
+  EXPECT_EQ(DTypeBytes(DType::kF32, size_t{1} << 59), size_t{1} << 61);
   EXPECT_EQ(DTypeBytes(DType::kQ4_0, 0), 0u);
   EXPECT_EQ(DTypeBytes(DType::kQ4_0, 64), 36u);
   EXPECT_EQ(DTypeBytes(DType::kQ4_0, 65), 54u);
