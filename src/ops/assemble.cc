@@ -84,6 +84,10 @@ Result<AssembledDispatch> AssembleDispatch(const KernelDispatch& dispatch, std::
         for (size_t k = 0; k < operands.size(); ++k) {
           const PlacedValue& operand = *operands[k];
           std::string operand_label = StrCat("operand ", k, " of ", step_label);
+          if (operand.placement.format) {
+            return Error{Code::kUnsupported,
+                         StrCat("The ", operand_label, " is quantized, and fused operators read plain tensors.")};
+          }
           RETURN_IF_ERROR(CheckFits(operand, operand_label));
           VirtualTensor v;
           v.shape = tensor.shape;
@@ -129,7 +133,14 @@ Result<AssembledDispatch> AssembleDispatch(const KernelDispatch& dispatch, std::
                                     AssembledDispatch::Source::Kind::kStepOperand, index));
       }
     }
-    out.sources[argument.name] = source;
+    if (tensor.placement.format) {
+      source.piece = AssembledDispatch::Source::Piece::kQuants;
+      out.sources[QuantsName(argument.name)] = source;
+      source.piece = AssembledDispatch::Source::Piece::kFactors;
+      out.sources[FactorsName(argument.name)] = source;
+    } else {
+      out.sources[argument.name] = source;
+    }
     out.specialization.tensors[argument.name] = std::move(tensor);
   }
   if (!epilogue_placed) {

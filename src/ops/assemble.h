@@ -27,11 +27,13 @@ struct PlacedStep {
 
 struct AssembledDispatch {
   shader::Specialization specialization;
-  // Which placed tensor stands behind each BindingInfo::tensor ("x", "y#0").
+  // Which placed tensor stands behind each BindingInfo::tensor ("x", "y#0", "w_quants").
   struct Source {
     enum class Kind : uint8_t { kInput, kOutput, kPlan, kStepOperand } kind = Kind::kInput;
     int index = 0;    // input, output or plan tensor; for kStepOperand the step
     int operand = 0;  // kStepOperand: which operand of it
+    // A placement with a format stands behind two tensors of the kernel.
+    enum class Piece : uint8_t { kWhole, kQuants, kFactors } piece = Piece::kWhole;
   };
   std::map<std::string, Source> sources;
 };

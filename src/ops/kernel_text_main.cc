@@ -83,7 +83,7 @@ void CollectRow(const std::string& op_name, const OpTestRow& op_row) {
 }
 
 Status RunAsMsl(MslRun& run, const std::map<std::string, const msl::Kernel*>& kernels) {
-  std::map<const TestTensor*, std::vector<std::unique_ptr<msl::GuardedBytes>>> memory;  // per part
+  std::map<TestPiece, std::vector<std::unique_ptr<msl::GuardedBytes>>> memory;  // per part
   std::vector<std::unique_ptr<msl::GuardedBytes>> scratches;
   TestPlan& test = *run.plan;
   for (size_t i = 0; i < run.texts.size(); ++i) {
@@ -104,17 +104,17 @@ Status RunAsMsl(MslRun& run, const std::map<std::string, const msl::Kernel*>& ke
         return Error{Code::kInternal,
                      StrCat("Binding ", binding.name, " is for tensor ", binding.tensor, ", which is not known.")};
       }
-      TestTensor& tensor = test.Find(source->second);
-      const Placement& placement = tensor.placed.placement;
-      auto& parts = memory[&tensor];
+      const TestPiece tensor = test.Find(source->second);
+      const Placement placement = tensor.placement();
+      auto& parts = memory[tensor];
       if (parts.empty()) {
         const size_t part_bytes = placement.elements_per_part > 0
                                       ? size_t(placement.elements_per_part) * DTypeBits(placement.dtype) / 8
-                                      : tensor.bytes.size();
+                                      : tensor.bytes().size();
         for (int part = 0; part < placement.part_count(); ++part) {
           const size_t begin = part_bytes * size_t(part);
           parts.push_back(std::make_unique<msl::GuardedBytes>(
-              std::span(tensor.bytes).subspan(begin, std::min(part_bytes, tensor.bytes.size() - begin))));
+              std::span(tensor.bytes()).subspan(begin, std::min(part_bytes, tensor.bytes().size() - begin))));
         }
       }
       const uint64_t address = parts[size_t(binding.part)]->address();
@@ -134,7 +134,7 @@ Status RunAsMsl(MslRun& run, const std::map<std::string, const msl::Kernel*>& ke
                             text.text);
   }
   for (TestTensor& output : test.outputs) {
-    auto made = memory.find(&output);
+    auto made = memory.find({&output, false});
     if (made == memory.end()) continue;
     auto to = output.bytes.begin();
     for (const auto& part : made->second) to = std::copy(part->bytes().begin(), part->bytes().end(), to);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 
 #include "base/hash.h"
@@ -48,7 +49,41 @@ bool IsUnsigned(DType dtype) {
   }
 }
 
+// Where a block of a type has its halves.
+std::vector<size_t> HalvesOf(DType dtype) {
+  switch (dtype) {
+    case DType::kQ4_1:
+    case DType::kQ5_1:
+    case DType::kQ4_K:
+    case DType::kQ5_K: return {0, 2};
+    case DType::kQ2_K: return {80, 82};
+    case DType::kQ3_K: return {108};
+    case DType::kQ6_K: return {208};
+    default: return {0};
+  }
+}
+
+// Any bytes are blocks of any type, so every code occurs; the scales are drawn so that the values are of the order of one.
+HostTensor DrawBlocks(const Operand& operand, std::mt19937_64& random) {
+  HostTensor tensor(operand.dtype, operand.shape);
+  const std::span<std::byte> bytes = tensor.mutable_bytes();
+  for (std::byte& b : bytes) b = std::byte(random());
+  const size_t block_bytes = BlockBytes(operand.dtype), block_elements = BlockElements(operand.dtype);
+  std::uniform_real_distribution<float> values(0.2f, 1);
+  // Codes go up to 16 or 127; those of K types are multiplied by scales of up to 127 besides.
+  const bool bytewise = operand.dtype == DType::kQ8_0 || operand.dtype == DType::kIQ4_NL;
+  const float largest = block_elements > 32 ? 1.0f / 1024 : bytewise ? 1.0f / 128 : 1.0f / 16;
+  for (size_t block = 0; block * block_bytes < bytes.size(); ++block) {
+    for (size_t at : HalvesOf(operand.dtype)) {
+      const uint16_t half = F32ToF16(values(random) * largest * (random() % 2 ? 1.0f : -1.0f));
+      std::memcpy(&bytes[block * block_bytes + at], &half, 2);
+    }
+  }
+  return tensor;
+}
+
 HostTensor Draw(const Operand& operand, std::mt19937_64& random, bool f16) {
+  if (IsBlockQuantized(operand.dtype)) return DrawBlocks(operand, random);
   HostTensor tensor(operand.dtype, operand.shape);
   const int64_t count = tensor.element_count();
   if (!operand.values.empty()) {
@@ -158,7 +193,9 @@ std::unique_ptr<PreparedRow> Prepare(const std::string& op_name, const OpTestRow
     const Operand& operand = row.inputs[i];
     OperandInfo info;
     info.absent = operand.absent;
-    if (!operand.absent) info.type = {operand.dtype, operand.shape};
+    // Weights of these types are f32 to the graph.
+    const bool narrow = IsBlockQuantized(operand.dtype) || operand.dtype == DType::kBF16;
+    if (!operand.absent) info.type = {narrow ? DType::kF32 : operand.dtype, operand.shape};
     if (operand.constant) info.constant = &prepared->inputs[i];
     info.quantization = operand.quantization.get();
     prepared->operands.push_back(info);

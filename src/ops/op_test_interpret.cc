@@ -24,7 +24,7 @@ Status RunDispatch(TestPlan& test, size_t index, Stage stage, const Target& targ
   ASSIGN_OR_RETURN(shader::BoundKernel bound, shader::Bind(module, assembled.specialization, target));
   shader::InterpretMemory memory;
   memory.placements = shader::PlacementsOf(assembled.specialization.tensors);
-  for (const auto& [name, source] : assembled.sources) memory.tensors[name] = test.Find(source).bytes;
+  for (const auto& [name, source] : assembled.sources) memory.tensors[name] = test.Find(source).bytes();
   shader::InterpretOptions options;
   options.subgroup_size = target.subgroup_min > 0 ? target.subgroup_min : 4;
   auto run = [&]() -> Result<shader::InterpretResult> {

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/strings.h"
 #include "tensor/address.h"
+#include "tensor/block_pack.h"
 
 namespace leeway::op_test {
 
@@ -194,9 +195,30 @@ PlacedValue Embedded(const Shape& shape) {
   return placed;
 }
 
+// Block-quantized constants stay so: quants and factors, the latter as halves where halves are wanted.
+Result<TestTensor> MakeQuantized(HostTensor host, const TestConfig& config, const shader::Target& target) {
+  TestTensor tensor;
+  const BlockFormat format = BlockFormatOf(host.dtype(), config.f16);
+  tensor.placed.shape = host.shape();
+  ASSIGN_OR_RETURN(tensor.placed.placement, PlaceQuantized(host.shape(), format, target.storage));
+  Placement& placement = tensor.placed.placement;
+  if (config.in_parts) {
+    const int64_t rows = (host.shape()[0] + 1) / 2;
+    if (rows < host.shape()[0]) placement.elements_per_part = rows * QuantsOf(placement).shape[1];
+  }
+  const size_t elements = size_t(host.element_count());
+  tensor.bytes.resize(size_t(QuantsOf(placement).storage_bytes()));
+  tensor.factor_bytes.resize(size_t(FactorsOf(placement).storage_bytes()), std::byte(0xff));
+  PackBlocks(host.dtype(), host.bytes(), format, std::span(tensor.bytes).first(QuantsBytes(format, elements)),
+             std::span(tensor.factor_bytes).first(FactorsBytes(format, elements)));
+  tensor.host = std::move(host);
+  return tensor;
+}
+
 Result<TestTensor> MakeTensor(HostTensor host, PlacedValue placed, bool constant, const TestConfig& config, const Uses& uses,
                               const shader::Target& target, std::mt19937_64& random) {
   TestTensor tensor;
+  if (IsBlockQuantized(host.dtype())) return MakeQuantized(std::move(host), config, target);
   const DType dtype = StoredDType(host.dtype(), constant, config.f16);
   const Choice choice = ChooseFor(config, dtype, uses, random);
   ASSIGN_OR_RETURN(placed.placement, PlaceBy(choice, placed.placement.shape, dtype, target));
@@ -248,15 +270,22 @@ std::vector<TestConfig> ConfigsFor(const PreparedRow& row) {
   return configs;
 }
 
-TestTensor& TestPlan::Find(const AssembledDispatch::Source& source) {
+Placement TestPiece::placement() const {
+  const Placement& whole = tensor->placed.placement;
+  if (!whole.format) return whole;
+  return is_factors ? FactorsOf(whole) : QuantsOf(whole);
+}
+
+TestPiece TestPlan::Find(const AssembledDispatch::Source& source) {
   using Kind = AssembledDispatch::Source::Kind;
+  const bool is_factors = source.piece == AssembledDispatch::Source::Piece::kFactors;
   switch (source.kind) {
-    case Kind::kInput: return inputs[size_t(source.index)];
-    case Kind::kOutput: return outputs[size_t(source.index)];
-    case Kind::kPlan: return plan_tensors[size_t(source.index)];
-    case Kind::kStepOperand: return step_operands[size_t(source.index)][size_t(source.operand)];
+    case Kind::kInput: return {&inputs[size_t(source.index)], is_factors};
+    case Kind::kOutput: return {&outputs[size_t(source.index)], is_factors};
+    case Kind::kPlan: return {&plan_tensors[size_t(source.index)], is_factors};
+    case Kind::kStepOperand: return {&step_operands[size_t(source.index)][size_t(source.operand)], is_factors};
   }
-  return inputs[0];
+  return {};
 }
 
 void TestPlan::ClearOutputs() {

@@ -31,7 +31,18 @@ std::vector<TestConfig> ConfigsFor(const PreparedRow& row);
 struct TestTensor {
   HostTensor host;  // as the node sees it
   PlacedValue placed;
-  std::vector<std::byte> bytes;  // the storage, padding filled with what a kernel must not use
+  std::vector<std::byte> bytes;         // the storage, padding filled with what a kernel must not use
+  std::vector<std::byte> factor_bytes;  // of a placement with a format, whose quants are `bytes`
+};
+
+// A tensor, and which of its pieces a binding means.
+struct TestPiece {
+  TestTensor* tensor = nullptr;
+  bool is_factors = false;
+
+  std::vector<std::byte>& bytes() const { return is_factors ? tensor->factor_bytes : tensor->bytes; }
+  Placement placement() const;
+  auto operator<=>(const TestPiece&) const = default;
 };
 
 struct TestPlan {
@@ -44,7 +55,7 @@ struct TestPlan {
   std::vector<Tolerance> tolerances;
   std::vector<std::vector<std::byte>> updated_bytes;  // per output: what it holds before a run; empty: anything
 
-  TestTensor& Find(const AssembledDispatch::Source& source);
+  TestPiece Find(const AssembledDispatch::Source& source);
   // Puts garbage into what kernels have to write, and what they update back to what it was.
   void ClearOutputs();
   // "" or what is wrong with the outputs' bytes.

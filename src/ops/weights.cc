@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/assemble.h"
+#include "tensor/block_quant.h"
 
 namespace leeway {
 
@@ -22,6 +23,18 @@ std::vector<double> BiasOrZeros(const OpCall& call, std::span<const HostTensor> 
     for (int64_t k = 0; k < count; ++k) bias[size_t(k)] = inputs[i].Get(k);
   }
   return bias;
+}
+
+std::vector<float> RowToF32(const HostTensor& matrix, int64_t row) {
+  const int64_t columns = matrix.shape()[1];
+  std::vector<float> values(size_t(columns), 0.0f);
+  if (IsBlockQuantized(matrix.dtype())) {
+    const size_t row_bytes = DTypeBytes(matrix.dtype(), size_t(columns));
+    DequantizeBlocks(matrix.dtype(), matrix.bytes().subspan(size_t(row) * row_bytes, row_bytes), values);
+  } else {
+    for (int64_t i = 0; i < columns; ++i) values[size_t(i)] = float(matrix.Get(row * columns + i));
+  }
+  return values;
 }
 
 void StoreF32(HostTensor& tensor, std::span<const float> values) {

@@ -10,6 +10,9 @@ namespace leeway {
 Status ExpectBias(const OpCall& call, const char* op, size_t i, int64_t count);
 std::vector<double> BiasOrZeros(const OpCall& call, std::span<const HostTensor> inputs, size_t i, int64_t count);
 
+// A row of a matrix of any float type, block-quantized ones too.
+std::vector<float> RowToF32(const HostTensor& matrix, int64_t row);
+
 // Stores row-major f32 results into an output of a float type.
 void StoreF32(HostTensor& tensor, std::span<const float> values);
 

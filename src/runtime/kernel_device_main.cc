@@ -33,22 +33,23 @@ struct DeviceTensor {
   uint64_t part_bytes = 0;
 };
 
-Result<DeviceTensor> Upload(Device& device, const TestTensor& tensor, const std::string& label) {
+Result<DeviceTensor> Upload(Device& device, const TestPiece& tensor, const std::string& label) {
   DeviceTensor made;
-  const Placement& placement = tensor.placed.placement;
+  const Placement placement = tensor.placement();
+  const std::vector<std::byte>& bytes = tensor.bytes();
   if (IsTexture(placement.storage)) {
     ASSIGN_OR_RETURN(made.texture, device.CreateTexture({placement.storage, placement.dtype, placement.texture_extent}, label));
     const size_t texel_bytes = size_t(placement.storage_elements()) * DTypeBits(placement.dtype) / 8;  // no padding at the end
-    RETURN_IF_ERROR(device.WriteTexture(*made.texture, std::span(tensor.bytes).first(texel_bytes)));
+    RETURN_IF_ERROR(device.WriteTexture(*made.texture, std::span(bytes).first(texel_bytes)));
     return made;
   }
-  made.part_bytes = placement.elements_per_part > 0 ? uint64_t(placement.elements_per_part) * DTypeBits(placement.dtype) / 8
-                                                    : tensor.bytes.size();
+  made.part_bytes =
+      placement.elements_per_part > 0 ? uint64_t(placement.elements_per_part) * DTypeBits(placement.dtype) / 8 : bytes.size();
   for (int part = 0; part < placement.part_count(); ++part) {
     const uint64_t begin = made.part_bytes * uint64_t(part);
-    const uint64_t size = std::min<uint64_t>(made.part_bytes, tensor.bytes.size() - begin);
+    const uint64_t size = std::min<uint64_t>(made.part_bytes, bytes.size() - begin);
     ASSIGN_OR_RETURN(std::unique_ptr<Buffer> buffer, device.CreateBuffer(size, label));
-    RETURN_IF_ERROR(device.Write(*buffer, 0, std::span(tensor.bytes).subspan(begin, size)));
+    RETURN_IF_ERROR(device.Write(*buffer, 0, std::span(bytes).subspan(begin, size)));
     made.parts.push_back(std::move(buffer));
   }
   return made;
@@ -85,7 +86,7 @@ Status Download(Device& device, DeviceTensor& made, TestTensor& tensor) {
 
 Status RunPlan(Device& device, TestPlan& test) {
   const shader::Target& target = device.info().target;
-  std::map<const TestTensor*, DeviceTensor> tensors;
+  std::map<TestPiece, DeviceTensor> tensors;
   std::vector<std::unique_ptr<Buffer>> scratches;
   std::vector<std::unique_ptr<Pipeline>> pipelines;
   std::vector<Dispatch> dispatches;
@@ -113,14 +114,14 @@ Status RunPlan(Device& device, TestPlan& test) {
           return Error{Code::kInternal,
                        StrCat("Binding ", binding.name, " is for tensor ", binding.tensor, ", which is not known.")};
         }
-        TestTensor& tensor = test.Find(source->second);
-        auto [made, is_new] = tensors.try_emplace(&tensor);
+        const TestPiece tensor = test.Find(source->second);
+        auto [made, is_new] = tensors.try_emplace(tensor);
         if (is_new) { ASSIGN_OR_RETURN(made->second, Upload(device, tensor, binding.tensor)); }
         if (made->second.texture) {
           resource.texture = made->second.texture.get();
         } else {
           resource.buffer = made->second.parts[size_t(binding.part)].get();
-          resource.texel_dtype = tensor.placed.placement.dtype;
+          resource.texel_dtype = tensor.placement().dtype;
         }
       }
       dispatch.bindings.push_back(resource);
@@ -133,7 +134,7 @@ Status RunPlan(Device& device, TestPlan& test) {
   ASSIGN_OR_RETURN(EventPtr submitted, device.Submit(*recording, {}));
   RETURN_IF_ERROR(device.Wait(submitted));
   for (TestTensor& output : test.outputs) {
-    auto made = tensors.find(&output);
+    auto made = tensors.find({&output, false});
     if (made != tensors.end()) RETURN_IF_ERROR(Download(device, made->second, output));
   }
   return {};

@@ -235,12 +235,26 @@ class Planner {
     return value.constant ? value.constant->dtype() : value.type.dtype;
   }
 
-  Result<Placement> PlacementOf(ValueId id, bool plain) const {
+  // `quantized`: a block-quantized constant may stay so.
+  Result<Placement> PlacementOf(ValueId id, bool plain, bool quantized) const {
     const Value& value = plan_.graph.value(id);
     if (!value.constant) return placements_[size_t(id)];
+    if (quantized) {
+      if (auto placement = ChooseQuantizedPlacement(value.type, SourceDType(id), target())) return *placement;
+    }
     SelectOptions select = options_.select;
     if (plain) select.forced = kPlainStorage;
     return ChoosePlacement(value.type, TensorRole::kWeights, SourceDType(id), select, defaults(), target());
+  }
+
+  // Kernels read quantized constants as they are; where one of a node could not, all inputs of that node are widened.
+  bool MayBeQuantized(const Node& node, size_t input) const {
+    const bool viewed = input < node.input_views.size() && node.input_views[input];
+    return !viewed && !widened_nodes_.contains(node.outputs[0]);
+  }
+  bool HasQuantized(const Node& node) const {
+    return std::any_of(node.inputs.begin(), node.inputs.end(),
+                       [&](ValueId id) { return id != kNoValue && IsBlockQuantized(SourceDType(id)); });
   }
 
   std::string CompileOne(int n) {
@@ -262,7 +276,8 @@ class Planner {
         placed.shape = call.operands[i].type.shape;
         if (i < node.input_views.size() && node.input_views[i]) placed.view = node.input_views[i]->map;
         // A constant that is too large to be placed as it is may still be used through a plan tensor.
-        if (auto placement = PlacementOf(node.inputs[i], plain); placement.ok()) placed.placement = *placement;
+        const bool quantized = MayBeQuantized(node, i);
+        if (auto placement = PlacementOf(node.inputs[i], plain, quantized); placement.ok()) placed.placement = *placement;
       }
       inputs.push_back(std::move(placed));
     }
@@ -288,7 +303,7 @@ class Planner {
       PlacedStep placed{.function = std::move(function), .operands = {}, .result_shape = step.result.shape};
       for (size_t i = 0; i < step.inputs.size(); ++i) {
         if (int(i) == step.chained || step.inputs[i] == kNoValue) continue;
-        ASSIGN_OR_RETURN(Placement placement, PlacementOf(step.inputs[i], plain));
+        ASSIGN_OR_RETURN(Placement placement, PlacementOf(step.inputs[i], plain, false));
         CoordMap view = i < step.input_views.size() && step.input_views[i] ? step.input_views[i]->map : CoordMap{};
         placed.operands.push_back({operands[i].type.shape, std::move(view), placement});
       }
@@ -352,7 +367,13 @@ class Planner {
       again.insert(n);
       return false;
     }
-    // 4. The CPU. Those that fill the same value follow it, so they start again.
+    // 4. Plain numbers instead of blocks.
+    if (HasQuantized(node) && widened_nodes_.insert(node.outputs[0]).second) {
+      planned.variant = 0;
+      again.insert(n);
+      return false;
+    }
+    // 5. The CPU. Those that fill the same value follow it, so they start again.
     cpu_nodes_[node.outputs[0]] = reason;
     ToCpu(n, reason);
     return node.output_view.has_value();
@@ -444,13 +465,22 @@ class Planner {
     return canonical_[constant.get()] = constant;
   }
 
+  using Piece = AssembledDispatch::Source::Piece;
+
+  // `chosen` with a format: the resource is that piece of it.
   int ConstantResource(std::string name, const std::shared_ptr<const HostTensor>& constant, CoordMap map,
-                       const Placement& placement) {
+                       const Placement& chosen, Piece piece = Piece::kWhole) {
     auto canonical = Canonical(constant);
     auto& made = constants_[canonical.get()];
+    const Placement placement = piece == Piece::kQuants    ? QuantsOf(chosen)
+                                : piece == Piece::kFactors ? FactorsOf(chosen)
+                                                           : chosen;
     for (int r : made) {
       const auto& resource = plan_.resources[size_t(r)];
-      if (SamePlacement(resource.placement, placement) && SameMap(resource.map, map)) return r;
+      if (resource.piece == piece && resource.format == chosen.format && SamePlacement(resource.placement, placement) &&
+          SameMap(resource.map, map)) {
+        return r;
+      }
     }
     PlanResource resource;
     resource.kind = PlanResource::Kind::kConstant;
@@ -459,6 +489,8 @@ class Planner {
     resource.size_bytes = uint64_t(placement.storage_bytes());
     resource.constant = std::move(canonical);
     resource.map = std::move(map);
+    resource.format = chosen.format;
+    resource.piece = piece;
     made.push_back(int(plan_.resources.size()));
     plan_.resources.push_back(std::move(resource));
     return made.back();
@@ -487,12 +519,11 @@ class Planner {
     return r;
   }
 
-  Result<int> InputResource(const Node& node, ValueId id, bool plain) {
+  Result<int> InputResource(ValueId id, bool plain, Piece piece) {
     const Value& value = plan_.graph.value(id);
     if (!value.constant) return ValueResource(id);
-    (void)node;
-    ASSIGN_OR_RETURN(Placement placement, PlacementOf(id, plain));
-    return ConstantResource(value.name, value.constant, {}, placement);
+    ASSIGN_OR_RETURN(Placement placement, PlacementOf(id, plain, piece != Piece::kWhole));
+    return ConstantResource(value.name, value.constant, {}, placement, piece);
   }
 
   Result<int> PlanTensorResource(int n, int tensor, std::vector<int>& made) {
@@ -531,7 +562,8 @@ class Planner {
     const Node& node = plan_.graph.nodes[size_t(n)];
     const bool plain = plain_nodes_.contains(node.outputs[0]);
     switch (source.kind) {
-      case AssembledDispatch::Source::Kind::kInput: return InputResource(node, node.inputs[size_t(source.index)], plain);
+      case AssembledDispatch::Source::Kind::kInput:
+        return InputResource(node.inputs[size_t(source.index)], plain, source.piece);
       case AssembledDispatch::Source::Kind::kOutput: return ValueResource(node.outputs[size_t(source.index)]);
       case AssembledDispatch::Source::Kind::kPlan: return PlanTensorResource(n, source.index, made);
       case AssembledDispatch::Source::Kind::kStepOperand: {
@@ -539,7 +571,7 @@ class Planner {
         int operand = 0;
         for (size_t i = 0; i < step.inputs.size(); ++i) {
           if (int(i) == step.chained || step.inputs[i] == kNoValue) continue;
-          if (operand++ == source.operand) return InputResource(node, step.inputs[i], plain);
+          if (operand++ == source.operand) return InputResource(step.inputs[i], plain, Piece::kWhole);
         }
         break;
       }
@@ -938,7 +970,7 @@ class Planner {
   std::vector<std::string> too_large_;  // by value: why it has no placement
   // What adjusting has decided; kept when planning starts again. Nodes are known by their first output.
   std::vector<bool> plain_values_;
-  std::set<ValueId> plain_nodes_;
+  std::set<ValueId> plain_nodes_, widened_nodes_;
   std::map<ValueId, std::string> cpu_nodes_;
   std::map<const char*, std::unique_ptr<shader::Module>> modules_;  // by address of the text
   std::map<const HostTensor*, std::shared_ptr<const HostTensor>> canonical_;

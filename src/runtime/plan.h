@@ -38,9 +38,12 @@ struct PlanResource {
   ValueId value = kNoValue;  // kActivation, kInput, kOutput; of kState the one before the run
   Placement placement;       // not of kKernelScratch
   uint64_t size_bytes = 0;
-  // kConstant: element c of the placed tensor is constant[map(c)].
+  // kConstant: element c of the placed tensor is constant[map(c)]. With a format it is a piece of a quantized constant as
+  // PackBlocks makes it (then there is no map).
   std::shared_ptr<const HostTensor> constant;
   CoordMap map;
+  std::optional<BlockFormat> format;
+  AssembledDispatch::Source::Piece piece = AssembledDispatch::Source::Piece::kWhole;
   // Where it is: a part of a buffer, or a texture.
   int buffer = -1;
   uint64_t offset_bytes = 0;

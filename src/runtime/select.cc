@@ -4,6 +4,7 @@
 
 #include "base/strings.h"
 #include "tensor/address.h"
+#include "tensor/block_pack.h"
 
 namespace leeway {
 namespace {
@@ -98,6 +99,14 @@ DType StoredDType(DType dtype, TensorRole role, DType source, Precision precisio
     case DType::kBool: return DType::kU32;
   }
   return DType::kF32;
+}
+
+std::optional<Placement> ChooseQuantizedPlacement(const TensorType& type, DType source, const shader::Target& target) {
+  if (!IsBlockQuantized(source)) return std::nullopt;
+  // A CPU that plays GPU takes several instructions to widen a half.
+  auto placement = PlaceQuantized(type.shape, BlockFormatOf(source, !target.is_software), target.storage);
+  if (!placement.ok()) return std::nullopt;
+  return *placement;
 }
 
 bool IsPlain(const Placement& placement) {

@@ -55,4 +55,7 @@ Result<Placement> ChoosePlacement(const TensorType& type, TensorRole role, DType
                                   const ClassDefaults& defaults, const shader::Target& target);
 bool IsPlain(const Placement& placement);
 
+// Block-quantized constants keep their codes where their shape allows it (PlaceQuantized); null: they are widened.
+std::optional<Placement> ChooseQuantizedPlacement(const TensorType& type, DType source, const shader::Target& target);
+
 }  // namespace leeway

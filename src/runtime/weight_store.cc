@@ -4,13 +4,70 @@
 
 #include "base/strings.h"
 #include "runtime/pack.h"
+#include "runtime/weight_upload.h"
 
 namespace leeway {
 namespace {
 
 constexpr uint64_t kLotBytes = uint64_t(32) << 20;
+// Larger ones go up in slices where they lie row by row.
+constexpr uint64_t kSliceBytes = uint64_t(16) << 20;
 
 uint64_t RoundUp(uint64_t size) { return (size + kOffsetAlignment - 1) / kOffsetAlignment * kOffsetAlignment; }
+
+// Quants and factors of one constant, wherever they are.
+std::vector<QuantizedUpload> QuantizedUploads(std::span<const ConstantUpload> constants) {
+  std::map<std::pair<const HostTensor*, DType>, size_t> known;
+  std::vector<QuantizedUpload> uploads;
+  for (const ConstantUpload& constant : constants) {
+    const PlanResource& resource = *constant.resource;
+    if (!resource.format) continue;
+    auto [it, is_new] = known.try_emplace({resource.constant.get(), resource.format->factor}, uploads.size());
+    if (is_new) uploads.push_back({.constant = resource.constant.get(), .format = *resource.format, .name = resource.name});
+    QuantizedUpload& upload = uploads[it->second];
+    if (resource.piece == AssembledDispatch::Source::Piece::kFactors) {
+      upload.factors = constant.buffer;
+      upload.factors_offset_bytes = constant.offset_bytes;
+    } else {
+      upload.quants = constant.buffer;
+      upload.quants_offset_bytes = constant.offset_bytes;
+    }
+  }
+  return uploads;
+}
+
+// Rows whose elements lie together and as in the file: such a constant needs not be packed as a whole.
+bool CanUploadByRows(const ConstantUpload& upload) {
+  const PlanResource& resource = *upload.resource;
+  const Placement& placement = resource.placement;
+  const bool by_rows = placement.layout != Layout::kSliced4 && !upload.texture && placement.shape.rank() >= 2;
+  return by_rows && resource.size_bytes > kLotBytes && resource.map.is_identity() && !resource.map.inside &&
+         placement.shape == resource.constant->shape() && DTypeBits(placement.dtype) >= 16 &&
+         !IsBlockQuantized(resource.constant->dtype()) && DTypeBits(resource.constant->dtype()) >= 8;
+}
+
+Status UploadByRows(const ConstantUpload& upload, Device& device) {
+  const PlanResource& resource = *upload.resource;
+  Placement slice = resource.placement;
+  slice.elements_per_part = 0;
+  const HostTensor& constant = *resource.constant;
+  const int64_t rows = slice.shape[0];
+  const size_t host_row = constant.bytes().size() / size_t(rows);
+  const uint64_t device_row = uint64_t(slice.storage_elements() / rows) * DTypeBits(slice.dtype) / 8;
+  // A multiple of four rows is whole words whatever the row is.
+  const int64_t step = std::max<int64_t>(int64_t(kSliceBytes / std::max<uint64_t>(device_row, 1)) / 4 * 4, 4);
+  std::vector<std::byte> packed;
+  for (int64_t row = 0; row < rows; row += step) {
+    slice.shape[0] = std::min(step, rows - row);
+    const auto bytes = constant.bytes().subspan(size_t(row) * host_row, size_t(slice.shape[0]) * host_row);
+    packed.resize(size_t(slice.storage_bytes()));
+    PackThroughMap(HostTensor(constant.dtype(), slice.shape, bytes, nullptr), {}, slice, packed);
+    const size_t used = size_t((device_row * uint64_t(slice.shape[0]) + 3) / 4 * 4);
+    RETURN_IF_ERROR(
+        device.Write(*upload.buffer, upload.offset_bytes + uint64_t(row) * device_row, std::span(packed).first(used)));
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -23,10 +80,26 @@ bool SamePlacement(const Placement& a, const Placement& b) {
          a.elements_per_part == b.elements_per_part && a.texture_extent == b.texture_extent;
 }
 
-Status UploadConstants(std::span<const ConstantUpload> uploads, Device& device, ThreadPool& pool,
+Status UploadConstants(std::span<const ConstantUpload> all, Device& device, ThreadPool& pool,
                        const std::function<bool(uint64_t, uint64_t)>& progress) {
   uint64_t total = 0, done = 0;
-  for (const auto& upload : uploads) total += upload.resource->size_bytes;
+  for (const auto& upload : all) total += upload.resource->size_bytes;
+  auto advance = [&](uint64_t bytes) -> Status {
+    done += bytes;
+    if (!progress || progress(done, total)) return {};
+    return Error{Code::kCancelled, "The caller ended the load of the weights."};
+  };
+  RETURN_IF_ERROR(UploadQuantized(device, pool, QuantizedUploads(all), {.progress = advance}));
+  std::vector<ConstantUpload> uploads;
+  for (const ConstantUpload& upload : all) {
+    if (upload.resource->format) continue;
+    if (!CanUploadByRows(upload)) {
+      uploads.push_back(upload);
+      continue;
+    }
+    RETURN_IF_ERROR_CONTEXT(UploadByRows(upload, device), StrCat("while uploading weights ", upload.resource->name));
+    RETURN_IF_ERROR(advance(upload.resource->size_bytes));
+  }
   for (size_t begin = 0; begin < uploads.size();) {
     size_t end = begin;
     uint64_t bytes = 0;
@@ -46,8 +119,7 @@ Status UploadConstants(std::span<const ConstantUpload> uploads, Device& device, 
       if (!status.ok()) return WithContext(status.error(), StrCat("while uploading weights ", upload.resource->name));
     }
     begin = end;
-    done += bytes;
-    if (progress && !progress(done, total)) return Error{Code::kCancelled, "The caller ended the load of the weights."};
+    RETURN_IF_ERROR(advance(bytes));
   }
   return {};
 }
@@ -66,7 +138,8 @@ const WeightStore::Entry* WeightStore::Find(const PlanResource& resource) const 
   for (; it != end; ++it) {
     const Entry& entry = it->second;
     if (entry.constant->dtype() == resource.constant->dtype() && entry.constant->shape() == resource.constant->shape() &&
-        SamePlacement(entry.placement, resource.placement) && SameMap(entry.map, resource.map)) {
+        SamePlacement(entry.placement, resource.placement) && SameMap(entry.map, resource.map) &&
+        entry.piece == resource.piece && entry.format == resource.format) {
       return &entry;
     }
   }
@@ -106,8 +179,12 @@ Result<std::vector<WeightStore::Location>> WeightStore::Take(std::span<const Pla
   RETURN_IF_ERROR(UploadConstants(uploads, device, pool, progress));
   for (const ConstantUpload& upload : uploads) {
     const PlanResource& resource = *upload.resource;
-    entries_.emplace(resource.constant->bytes().data(),
-                     Entry{resource.constant, resource.map, resource.placement, {upload.buffer, upload.offset_bytes}});
+    entries_.emplace(resource.constant->bytes().data(), Entry{resource.constant,
+                                                              resource.map,
+                                                              resource.placement,
+                                                              resource.format,
+                                                              resource.piece,
+                                                              {upload.buffer, upload.offset_bytes}});
   }
   for (size_t r = 0; r < resources.size(); ++r) {
     if (resources[r].kind != PlanResource::Kind::kConstant || resources[r].texture >= 0) continue;

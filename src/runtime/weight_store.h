@@ -19,7 +19,8 @@ struct ConstantUpload {
   uint64_t offset_bytes = 0;
   Texture* texture = nullptr;
 };
-// Packs and writes in lots, so that the host never holds all of them twice. `progress` gets the bytes that are done and may
+// Packs and writes in lots, large matrices in slices of rows and quantized ones as weight_upload.h says, so that the host never
+// holds all of them twice. `progress` gets the bytes that are done and may
 // cancel; null: none.
 Status UploadConstants(std::span<const ConstantUpload> uploads, Device& device, ThreadPool& pool,
                        const std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>& progress = nullptr);
@@ -46,6 +47,8 @@ class WeightStore {
     std::shared_ptr<const HostTensor> constant;
     CoordMap map;
     Placement placement;
+    std::optional<BlockFormat> format;
+    AssembledDispatch::Source::Piece piece;
     Location location;
   };
   const Entry* Find(const PlanResource& resource) const;

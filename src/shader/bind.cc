@@ -2,16 +2,20 @@
 #include "shader/check.h"
 #include "shader/lexer.h"
 #include "shader/prelude.h"
+#include "shader/quantized.h"
 #include "shader/value_map.h"
 
 namespace leeway::shader {
 
-Result<BoundKernel> Bind(const Module& module, const Specialization& specialization, const Target& target) {
-  Checker checker(module, target, &specialization.tensors);
+namespace {
+
+Result<BoundKernel> BindExpanded(const Module& module, const Specialization& specialization,
+                                 const std::map<std::string, VirtualTensor>& tensors, const Target& target) {
+  Checker checker(module, target, &tensors);
   if (!checker.DeclareNames() || !checker.BindConsts(specialization.consts) || !checker.CheckKernel()) return checker.error();
   BoundKernel kernel;
   kernel.module = checker.TakeModule();
-  kernel.tensors = specialization.tensors;
+  kernel.tensors = WithoutQuantized(tensors);
   for (int i = 0; i < 3; ++i) kernel.workgroup_size[i] = checker.workgroup_size()[i];
   kernel.uses_subgroups = checker.uses_subgroups();
   kernel.uses_barriers = checker.uses_barriers();
@@ -37,6 +41,14 @@ Result<BoundKernel> Bind(const Module& module, const Specialization& specializat
   // Without barriers and subgroup functions nothing depends on uniform control flow.
   if (kernel.uses_barriers || kernel.uses_subgroups) RETURN_IF_ERROR(CheckUniformity(kernel.module));
   return kernel;
+}
+
+}  // namespace
+
+Result<BoundKernel> Bind(const Module& module, const Specialization& specialization, const Target& target) {
+  if (!AnyQuantized(specialization.tensors)) return BindExpanded(module, specialization, specialization.tensors, target);
+  ASSIGN_OR_RETURN(const Expanded expanded, ExpandQuantized(module, specialization.tensors));
+  return BindExpanded(expanded.module, specialization, expanded.tensors, target);
 }
 
 Scalar ValueScalar(DType dtype) {

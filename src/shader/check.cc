@@ -6,6 +6,7 @@
 #include "base/strings.h"
 #include "shader/lexer.h"
 #include "shader/prelude.h"
+#include "shader/quantized.h"
 
 namespace leeway::shader {
 
@@ -436,7 +437,8 @@ bool Checker::CheckTensors() {
   }
   // A tensor that is not placed is an error where it is used; under `if has_bias` it may be absent.
   for (const TensorDecl& decl : source_.tensors) {
-    if (tensors_->count(decl.name)) out_.tensors.push_back(decl);
+    auto placed = tensors_->find(decl.name);
+    if (placed != tensors_->end() && !IsQuantized(placed->second)) out_.tensors.push_back(decl);
   }
   return true;
 }
@@ -492,6 +494,9 @@ bool Checker::ResolveWorkgroupSize(const Function& entry) {
   // for workgroups whose x extent is a multiple of the subgroup's size.
   bool is_subgroup = size != 0 && (size == lanes || (lanes == invocations && invocations <= size));
   known_["unit_is_subgroup"] = is_subgroup;
+  // Several units share a subgroup.
+  known_["unit_is_part_of_subgroup"] =
+      size > lanes && lanes > 1 && !is_subgroup && (lanes & (lanes - 1)) == 0 && size % lanes == 0 && invocations % size == 0;
   known_["unit_is_subgroups"] = size > 1 && !is_subgroup && lanes % size == 0;
   return true;
 }

@@ -139,6 +139,7 @@ class Checker {
   bool CheckVector(ExprPtr& expr);
   bool CheckBitcast(ExprPtr& expr);
   bool CheckTensorCall(ExprPtr& expr);
+  bool CheckQuantizedCall(ExprPtr& expr, const TensorDecl& tensor);
   bool BinaryType(Expr& expr);
   void Dereference(ExprPtr& expr);  // a pointer becomes what it points to
   bool Convert(ExprPtr& expr, const Type& to, std::string_view what, std::string_view name = {});

@@ -3,6 +3,7 @@
 #include "base/strings.h"
 #include "shader/check.h"
 #include "shader/prelude.h"
+#include "shader/quantized.h"
 
 namespace leeway::shader {
 
@@ -602,6 +603,14 @@ bool Checker::CheckMember(ExprPtr& expr) {
     if (global && global->kind == GlobalKind::kTensor) {
       const TensorDecl& tensor = source_.tensors[global->index];
       auto axis = std::find(tensor.axes.begin(), tensor.axes.end(), expr->name);
+      auto asked = tensors_->find(tensor.name);
+      if (axis == tensor.axes.end() && asked != tensors_->end()) {
+        if (const int fact = QuantizedFact(asked->second, expr->name); fact >= 0) {
+          const bool is_bool = IsBoolFact(expr->name);
+          ReplaceByLiteral(*expr, Literal{.is_bool = is_bool, .i = fact}, is_bool ? Scalar::kBool : Scalar::kU32);
+          return true;
+        }
+      }
       if (axis == tensor.axes.end()) {
         return Fail(expr->at, StrCat("the tensor ", tensor.name, " has no axis `", expr->name, "`; it has [",
                                      Join(tensor.axes, ", "), "]"));
@@ -1131,7 +1140,13 @@ bool Checker::CheckTensorCall(ExprPtr& expr) {
   const TensorDecl& tensor = source_.tensors[global->index];
   if (!frame_) return Fail(expr->at, "an element of a tensor is not constant");
   if (!tensors_->count(tensor.name)) return Fail(expr->at, StrCat("the tensor ", tensor.name, " is used but not placed"));
+  const VirtualTensor& placed = tensors_->at(tensor.name);
+  if (IsQuantized(placed)) return CheckQuantizedCall(expr, tensor);
   const std::string& method = expr->method;
+  if (IsQuantizedMethod(method)) {
+    return Fail(expr->at, StrCat("the tensor ", tensor.name, " is not quantized here, so it has no ", method,
+                                 "; put it under `if ", tensor.name, ".bits != 0u`"));
+  }
   bool is_store = method == "store" || method == "store4";
   bool is_vector = method == "load4" || method == "store4" || method == "load4_or_zero";
   bool or_zero = method == "load_or_zero" || method == "load4_or_zero";
@@ -1176,6 +1191,47 @@ bool Checker::CheckTensorCall(ExprPtr& expr) {
     if (!Convert(arg, Type::Of(Scalar::kU32), is_slice ? "the slice of " : "the coordinate ", axis)) return false;
   }
   expr->type = is_store ? Type::Void() : is_inside ? Type::Of(Scalar::kBool) : value;
+  return true;
+}
+
+// An accessor of a quantized tensor is a call of a function that ExpandQuantized has added.
+bool Checker::CheckQuantizedCall(ExprPtr& expr, const TensorDecl& tensor) {
+  const std::string method = expr->method, function = QuantizedFunction(tensor.name, method);
+  if (function.empty()) {
+    return Fail(expr->at, StrCat("the tensor ", tensor.name, " is quantized and only read, so it has no ", method));
+  }
+  if (expr->args.size() != 2) {
+    return Fail(expr->at, StrCat(method, " takes 2 coordinates of [", Join(tensor.axes, ", "), "], got ", expr->args.size()));
+  }
+  const bool is_signed = method == "load_or_zero" || method == "load4_or_zero" || method == "is_inside";
+  for (size_t i = 0; i < 2; ++i) {
+    ExprPtr& arg = expr->args[i];
+    if (!CheckValue(arg)) return false;
+    if (is_signed) {
+      // A negative coordinate is far outside as a u32.
+      if (arg->type.IsScalar(Scalar::kAbstractInt) && !Concretize(*arg, Scalar::kI32)) return false;
+      if (arg->type.IsScalar(Scalar::kI32)) {
+        auto as_unsigned = std::make_unique<Expr>();
+        as_unsigned->kind = ExprKind::kConstruct;
+        as_unsigned->at = arg->at;
+        as_unsigned->type = Type::Of(Scalar::kU32);
+        as_unsigned->args.push_back(std::move(arg));
+        arg = std::move(as_unsigned);
+        continue;
+      }
+    }
+    if (!Convert(arg, Type::Of(Scalar::kU32), "the coordinate ", i == 0 ? tensor.axes[0] : method)) return false;
+  }
+  const Global* global = FindGlobal(function);
+  if (!global || global->kind != GlobalKind::kFunction) {
+    return Fail(expr->at, StrCat("`", function, "` is taken by the accessor of a quantized tensor"));
+  }
+  FunctionState* state = NeedFunction(source_.functions[global->index], function, false, frame_->types, expr->at);
+  if (!state) return false;
+  expr->kind = ExprKind::kCall;
+  expr->name = function;
+  expr->method.clear();
+  expr->type = state->result;
   return true;
 }
 

@@ -9,6 +9,15 @@ namespace {
 
 void VisitTensor(const std::string& name, const VirtualTensor& tensor,
                  const std::function<void(const std::string&, const VirtualTensor&)>& visit) {
+  if (tensor.placement.format) {
+    for (bool factors : {false, true}) {
+      VirtualTensor piece;
+      piece.placement = factors ? FactorsOf(tensor.placement) : QuantsOf(tensor.placement);
+      piece.shape = piece.placement.shape;
+      visit(factors ? FactorsName(name) : QuantsName(name), piece);
+    }
+    return;
+  }
   visit(name, tensor);
   int operand = 0;
   for (const ValueMap& map : tensor.value_maps) {

@@ -52,7 +52,8 @@ struct InterpretMemory {
 };
 // The placement of every tensor and value-map operand, by the names that BindingInfo::tensor uses.
 std::map<std::string, Placement> PlacementsOf(const std::map<std::string, VirtualTensor>& tensors);
-// Calls visit(name, tensor) for each tensor and value-map operand of `tensors`, by those names.
+// Calls visit(name, tensor) for each tensor and value-map operand of `tensors`, by those names; for a quantized one twice, for
+// its quants and its factors.
 void VisitTensors(const std::map<std::string, VirtualTensor>& tensors,
                   const std::function<void(const std::string& name, const VirtualTensor& tensor)>& visit);
 

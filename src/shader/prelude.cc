@@ -72,6 +72,10 @@ fn unit_sum(v : V, @builtin(local_invocation_index) lane : u32) -> V {
     return v;
   } else if unit_is_subgroup {
     return subgroupAdd(v);
+  } else if unit_is_part_of_subgroup {
+    var total = v;
+    for (var mask = unit_lanes / 2u; mask > 0u; mask = mask / 2u) { total = total + subgroupShuffleXor(total, mask); }
+    return total;
   } else if unit_is_subgroups {
     const parts = unit_lanes / subgroup_size;
     let part = subgroupAdd(v);
@@ -100,6 +104,10 @@ fn unit_max(v : V, @builtin(local_invocation_index) lane : u32) -> V {
     return v;
   } else if unit_is_subgroup {
     return subgroupMax(v);
+  } else if unit_is_part_of_subgroup {
+    var total = v;
+    for (var mask = unit_lanes / 2u; mask > 0u; mask = mask / 2u) { total = max(total, subgroupShuffleXor(total, mask)); }
+    return total;
   } else if unit_is_subgroups {
     const parts = unit_lanes / subgroup_size;
     let part = subgroupMax(v);
@@ -128,6 +136,10 @@ fn unit_min(v : V, @builtin(local_invocation_index) lane : u32) -> V {
     return v;
   } else if unit_is_subgroup {
     return subgroupMin(v);
+  } else if unit_is_part_of_subgroup {
+    var total = v;
+    for (var mask = unit_lanes / 2u; mask > 0u; mask = mask / 2u) { total = min(total, subgroupShuffleXor(total, mask)); }
+    return total;
   } else if unit_is_subgroups {
     const parts = unit_lanes / subgroup_size;
     let part = subgroupMin(v);

@@ -11,8 +11,8 @@ namespace leeway::shader {
 // Parsed once. The functions are generic: a parameter type V takes any scalar or vector, V4 any vector of four numbers, and E
 // is the scalar of that; each use makes an instance with a suffix, as in sum4_vec4f. A parameter of type N is a u32; where the
 // caller's is constant the instance has it bound, as in inside4_10. Besides what every kernel knows the texts may use these
-// constants: unit_lanes, the extent of the workgroup in x; unit_invocations, all its invocations; unit_is_subgroup and
-// unit_is_subgroups, whether a unit is one or several subgroups.
+// constants: unit_lanes, the extent of the workgroup in x; unit_invocations, all its invocations; unit_is_subgroup,
+// unit_is_subgroups and unit_is_part_of_subgroup, whether a unit is one, several, or a part of a subgroup.
 const Module& Prelude();
 
 const Function* FindPreludeFunction(std::string_view name);  // null: there is none

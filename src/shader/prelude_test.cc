@@ -64,7 +64,7 @@ fn main(@builtin(local_invocation_id) id : vec3u) {
   y.store(smallest.x + 1000.0 * smallest.y, id.y, id.x, 2u);
 })";
   for (int64_t lanes : {1, 2, 3, 7, 8, 16, 32, 33}) {
-    for (int64_t units : {1, 3}) {
+    for (int64_t units : {1, 3, 4}) {
       for (uint32_t subgroup_size : {0u, 4u, 8u, 32u}) {
         SCOPED_TRACE(StrCat("lanes ", lanes, " units ", units, " subgroups ", subgroup_size));
         HostTensor x(DType::kF32, {units, lanes});

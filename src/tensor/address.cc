@@ -155,6 +155,34 @@ Result<Placement> PlaceTensor(Shape shape, DType dtype, Layout layout, Storage s
   return p;
 }
 
+Result<Placement> PlaceQuantized(Shape shape, const BlockFormat& format, const StorageLimits& limits) {
+  auto refuse = [&](const std::string& reason) {
+    return Error{Code::kUnsupported, StrCat("A tensor of shape ", shape.ToString(), " cannot be placed in ", format.bits,
+                                            " bits and groups of ", format.group, ": ", reason, ".")};
+  };
+  if (shape.rank() != 2) return refuse("only matrices can");
+  // Whole blocks of 32 elements also make rows of whole words, blocks and groups.
+  if (shape[1] % 32 != 0) return refuse(StrCat("a row of ", shape[1], " elements is not a multiple of 32"));
+  Placement placement;
+  placement.layout = Layout::kLinear;
+  placement.shape = shape;
+  placement.format = format;
+  // Parts begin at rows that are multiples of 64, so at whole slices and where a binding may begin (256 bytes).
+  auto cut = [&](const Placement& piece) -> Result<int64_t> {
+    if (piece.storage_bytes() <= limits.max_binding_bytes) return 0;
+    const int64_t row_bytes = piece.shape[1] * int64_t(DTypeBits(piece.dtype)) / 8;
+    const int64_t rows = limits.max_binding_bytes / row_bytes / 64 * 64;
+    if (rows == 0)
+      return refuse(StrCat("max_binding_bytes is ", limits.max_binding_bytes, ", and 64 rows are ", 64 * row_bytes));
+    return rows * piece.shape[1];
+  };
+  ASSIGN_OR_RETURN(const int64_t quants_per_part, cut(QuantsOf(placement)));
+  ASSIGN_OR_RETURN(const int64_t factors_per_part, cut(FactorsOf(placement)));
+  placement.elements_per_part = quants_per_part;
+  placement.factors_per_part = factors_per_part;
+  return placement;
+}
+
 std::vector<IndexExpr> SliceAddress(const Placement& p, std::span<const IndexExpr> coords) {
   auto number = [](int64_t n) { return IndexExpr::Const(n); };
   if (!IsTexture(p.storage)) return {SliceIndex(p, coords)};

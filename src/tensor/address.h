@@ -32,6 +32,10 @@ DType StorageDType(DType dtype);
 // Where an extent exceeds a limit: the slices in the order of the layout, x fastest, then y, then the layer.
 Result<Placement> PlaceTensor(Shape shape, DType dtype, Layout layout, Storage storage, const StorageLimits& limits);
 
+// Places a matrix [rows, K] in a format; an error where K is not made of whole groups and blocks. Quants and factors that are
+// larger than a binding are cut between rows, 64 or a multiple of it to a part.
+Result<Placement> PlaceQuantized(Shape shape, const BlockFormat& format, const StorageLimits& limits);
+
 // The address of the slice (four elements) that holds coordinates `coords` with the last one being a slice number, as
 // expressions over whatever the coordinates are expressions over. Buffers: one value, the slice index from the start of the
 // storage (element address / 4). Textures: x, y(, z) in texels. A placed scalar (rank 0) ignores the coordinates, here and

@@ -29,6 +29,7 @@ bool IsTexture(Storage storage) {
 }
 
 int Placement::part_count() const {
+  if (format) return QuantsOf(*this).part_count();
   if (elements_per_part == 0) return 1;
   int64_t parts = (storage_elements() + elements_per_part - 1) / elements_per_part;
   return int(parts < 1 ? 1 : parts);
@@ -44,8 +45,32 @@ int64_t Placement::storage_elements() const {
 }
 
 int64_t Placement::storage_bytes() const {
+  if (format) return QuantsOf(*this).storage_bytes() + FactorsOf(*this).storage_bytes();
   int64_t bytes = int64_t(DTypeBytes(dtype, size_t(storage_elements())));
   return bytes == 0 ? 16 : (bytes + 15) / 16 * 16;
 }
+
+Placement QuantsOf(const Placement& placement) {
+  CHECK(placement.format && placement.shape.rank() == 2);
+  Placement quants;
+  quants.dtype = DType::kU32;
+  quants.shape = {placement.shape[0], placement.shape[1] * placement.format->bits / 32};
+  quants.elements_per_part = placement.elements_per_part;
+  return quants;
+}
+
+Placement FactorsOf(const Placement& placement) {
+  CHECK(placement.format && placement.shape.rank() == 2);
+  const BlockFormat& format = *placement.format;
+  Placement factors;
+  factors.layout = Layout::kLinear;
+  factors.dtype = format.factor;
+  factors.shape = {placement.shape[0], placement.shape[1] / format.group * (format.has_minimum ? 2 : 1)};
+  factors.elements_per_part = placement.factors_per_part;
+  return factors;
+}
+
+std::string QuantsName(const std::string& tensor) { return tensor + "_quants"; }
+std::string FactorsName(const std::string& tensor) { return tensor + "_factors"; }
 
 }  // namespace leeway

@@ -38,6 +38,21 @@ enum class Storage : uint8_t {
 const char* StorageName(Storage storage);
 bool IsTexture(Storage storage);  // 2D, 2D array or 3D: addressed by texel coordinates
 
+// How the elements of a block-quantized constant are written on a device: few formats for all the types of files, each of which
+// is repacked without loss (tensor/block_pack.h). Element = factor * (code - offset) + minimum.
+struct BlockFormat {
+  // 4: codes 0..15, 32 elements to a block of four words; byte j of the block has element j in its low and element 16 + j in
+  // its high nibble. 8: codes -128..127, 16 elements to a block, in order.
+  int bits = 4;
+  int group = 32;              // 16 or 32: so many consecutive elements of a row share a factor (and a minimum)
+  bool has_minimum = false;    // factors are pairs, the minimum second; else it is 0
+  DType factor = DType::kF16;  // or kF32
+
+  int block_elements() const { return 128 / bits; }
+  int offset() const { return bits == 4 && !has_minimum ? 8 : 0; }
+  bool operator==(const BlockFormat&) const = default;
+};
+
 // How a logical tensor is placed.
 struct Placement {
   Layout layout = Layout::kPadded4;
@@ -50,6 +65,11 @@ struct Placement {
   int64_t elements_per_part = 0;
   // Textures: extents in texels, chosen by PlaceTensor (address.h).
   std::array<uint32_t, 3> texture_extent{};
+  // Present: a matrix [rows, K] whose rows are whole groups and blocks lies as two tensors, quants and factors (see QuantsOf),
+  // and only kernels that know it as `weights` or `tensor : read` without a map and without value maps read it.
+  // elements_per_part is that of the quants; dtype is kF32, layout and storage are linear and buffer.
+  std::optional<BlockFormat> format;
+  int64_t factors_per_part = 0;
 
   int part_count() const;
   // Elements that the storage takes, padding included; bytes of the whole storage as bound (a multiple of 16, at least 16).
@@ -67,6 +87,13 @@ struct CoordMap {
 
   bool is_identity() const { return coords.empty(); }
 };
+
+// The tensors behind a placement with a format: codes as words, u32[rows, K * bits / 32] by blocks of four, and the factors,
+// [rows, K / group] or twice as many, row-major. Kernels bind them as `w_quants` and `w_factors`.
+Placement QuantsOf(const Placement& placement);
+Placement FactorsOf(const Placement& placement);
+std::string QuantsName(const std::string& tensor);
+std::string FactorsName(const std::string& tensor);
 
 struct ValueMap;
 

@@ -1,0 +1,552 @@
+// linear: y[row, o] = bias[o] + sum over i of x[row, i] * w[o, i]; the input's leading axes are rows. The weights may be
+// block-quantized: the kernels read blocks and factors, and all other weights through load4.
+//   matvec  few rows: lanes of a workgroup share a row of weights, which is read once for all rows of the input
+//   tiled   many rows: tiles of both matrices in workgroup memory, weights dequantized once per tile
+//   rows4   without workgroup memory: four outputs and four rows an invocation, weights dequantized once for the four rows
+//   direct  one invocation per row and slice of four outputs; any shape, any target
+#include <algorithm>
+
+#include "ops/assemble.h"
+#include "ops/dispatch.h"
+#include "ops/weights.h"
+
+namespace leeway {
+namespace {
+
+constexpr const char* kOp = "linear";
+
+InferredTypes Infer(const OpCall& call) {
+  RETURN_IF_ERROR(ExpectInputs(call, kOp, 2, 3));
+  RETURN_IF_ERROR(ExpectFloat(call, kOp, 0));
+  RETURN_IF_ERROR(ExpectFloat(call, kOp, 1));
+  RETURN_IF_ERROR(ExpectRank(call, kOp, 1, 2, 2));
+  const Shape &x = InputShape(call, 0), &w = InputShape(call, 1);
+  if (x.rank() == 0 || w[1] == 0 || x.at(-1) != w[1]) {
+    return Invalid("Operator linear has an input of shape ", x.ToString(), " and weights of shape ", w.ToString(),
+                   "; the last extents must be equal and not 0.");
+  }
+  RETURN_IF_ERROR(ExpectBias(call, kOp, 2, w[0]));
+  Shape shape = x;
+  shape[shape.rank() - 1] = w[0];
+  return std::vector<TensorType>{{call.inputs[0].type.dtype, shape}};
+}
+
+Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::span<HostTensor> outputs) {
+  const std::vector<float> x = inputs[0].ToF32();
+  const HostTensor& w = inputs[1];
+  const int64_t outs = w.shape()[0], depth = w.shape()[1], rows = int64_t(x.size()) / depth;
+  const std::vector<double> bias = BiasOrZeros(call, inputs, 2, outs);
+  std::vector<float> y(size_t(rows * outs));
+  for (int64_t o = 0; o < outs; ++o) {
+    // A row at a time: the whole matrix as f32 may be larger than the file.
+    const std::vector<float> factors = RowToF32(w, o);
+    for (int64_t row = 0; row < rows; ++row) {
+      const float* from = &x[size_t(row * depth)];
+      double sums[4] = {bias[size_t(o)], 0, 0, 0};
+      for (int64_t i = 0; i < depth; ++i) sums[i % 4] += double(from[i]) * factors[size_t(i)];
+      y[size_t(row * outs + o)] = float(sums[0] + sums[1] + sums[2] + sums[3]);
+    }
+  }
+  StoreF32(outputs[0], y);
+  return {};
+}
+
+// 32 elements of a row of quantized weights as words of four codes. Nibbles are masked as a vector, which is cheaper than word
+// by word. The offset is not taken off.
+constexpr char kCodes[] = R"(
+struct Codes { low : vec4u, high : vec4u }
+fn codes32(row : u32, block : u32) -> Codes {
+  if w.bits == 4u {
+    let words = w.block(row, block);
+    return Codes(words & vec4u(0x0f0f0f0fu), (words >> vec4u(4u)) & vec4u(0x0f0f0f0fu));
+  } else {
+    return Codes(w.block(row, 2u * block), w.block(row, 2u * block + 1u));
+  }
+}
+fn numbers4(word : u32) -> vec4f {
+  if w.bits == 4u { return vec4f(unpack4xU8(word)); } else { return vec4f(unpack4xI8(word)); }
+}
+)";
+
+// Each invocation has the whole row of four outputs. x is loaded once for the four, its sums (for offset and minimum) too.
+constexpr auto kDirect = JoinTexts(kCodes, R"(
+tensor x[row, inner] : read;
+weights w[output, inner];
+weights bias[output];
+tensor y[row, output] : write;
+const groups_per_row : u32;
+const use_bias : bool;
+
+// What 32 elements of a row of weights add to its sum; four partial sums. sums: of low and high half of x.
+fn products(row : u32, block : u32, x0 : vec4f, x1 : vec4f, x2 : vec4f, x3 : vec4f, x4 : vec4f, x5 : vec4f, x6 : vec4f,
+            x7 : vec4f, low_sum : vec4f, high_sum : vec4f) -> vec4f {
+  let codes = codes32(row, block);
+  let low = numbers4(codes.low.x) * x0 + numbers4(codes.low.y) * x1 + numbers4(codes.low.z) * x2 + numbers4(codes.low.w) * x3;
+  let high = numbers4(codes.high.x) * x4 + numbers4(codes.high.y) * x5 + numbers4(codes.high.z) * x6 +
+             numbers4(codes.high.w) * x7;
+  if w.group == 32u {
+    let scale = w.scale(row, block);
+    if w.has_minimum {
+      return (low + high) * scale + (low_sum + high_sum) * w.minimum(row, block);
+    } else if w.offset != 0u {
+      return (low + high - (low_sum + high_sum) * f32(w.offset)) * scale;
+    } else {
+      return (low + high) * scale;
+    }
+  } else {
+    let low_scale = w.scale(row, 2u * block);
+    let high_scale = w.scale(row, 2u * block + 1u);
+    if w.has_minimum {
+      return low * low_scale + low_sum * w.minimum(row, 2u * block) + high * high_scale +
+             high_sum * w.minimum(row, 2u * block + 1u);
+    } else {
+      return (low - low_sum * f32(w.offset)) * low_scale + (high - high_sum * f32(w.offset)) * high_scale;
+    }
+  }
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = (group.y * groups_per_row + group.x) * 64u + lane;
+  let slices = (y.output + 3u) / 4u;
+  if index >= y.row * slices { return; }
+  let slice = index % slices;
+  let row = index / slices;
+  // Rows beyond the last one stay at it; what is computed there is not stored.
+  let w0 = 4u * slice;
+  let w1 = min(w0 + 1u, w.output - 1u);
+  let w2 = min(w0 + 2u, w.output - 1u);
+  let w3 = min(w0 + 3u, w.output - 1u);
+  // Zero, but no compiler knows: Mesa unrolls loops over constant extents without measure.
+  let zero = index >> 31u;
+  var sum0 = vec4f(0.0);
+  var sum1 = vec4f(0.0);
+  var sum2 = vec4f(0.0);
+  var sum3 = vec4f(0.0);
+  if w.bits != 0u {
+    for (var b = 0u; b < w.inner / 32u + zero; b++) {
+      let x0 = x.load4(row, 8u * b);
+      let x1 = x.load4(row, 8u * b + 1u);
+      let x2 = x.load4(row, 8u * b + 2u);
+      let x3 = x.load4(row, 8u * b + 3u);
+      let x4 = x.load4(row, 8u * b + 4u);
+      let x5 = x.load4(row, 8u * b + 5u);
+      let x6 = x.load4(row, 8u * b + 6u);
+      let x7 = x.load4(row, 8u * b + 7u);
+      let low = x0 + x1 + x2 + x3;
+      let high = x4 + x5 + x6 + x7;
+      sum0 += products(w0, b, x0, x1, x2, x3, x4, x5, x6, x7, low, high);
+      sum1 += products(w1, b, x0, x1, x2, x3, x4, x5, x6, x7, low, high);
+      sum2 += products(w2, b, x0, x1, x2, x3, x4, x5, x6, x7, low, high);
+      sum3 += products(w3, b, x0, x1, x2, x3, x4, x5, x6, x7, low, high);
+    }
+  } else {
+    for (var s = 0u; s < (w.inner + 3u) / 4u + zero; s++) {
+      let v = x.load4(row, s);
+      sum0 += w.load4(w0, s) * v;
+      sum1 += w.load4(w1, s) * v;
+      sum2 += w.load4(w2, s) * v;
+      sum3 += w.load4(w3, s) * v;
+    }
+  }
+  var sum = vec4f(sum4(sum0), sum4(sum1), sum4(sum2), sum4(sum3));
+  if use_bias { sum += bias.load4(slice); }
+  y.store4(sum, row, slice);
+}
+)");
+
+// A slice of weights is dequantized once and meets four rows of x.
+constexpr char kRows4[] = R"(
+tensor x[row, inner] : read;
+weights w[output, inner];
+weights bias[output];
+tensor y[row, output] : write;
+const groups_per_row : u32;
+const use_bias : bool;
+
+fn numbers4(word : u32) -> vec4f {
+  if w.bits == 4u { return vec4f(unpack4xU8(word & 0x0f0f0f0fu)); } else { return vec4f(unpack4xI8(word)); }
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = (group.y * groups_per_row + group.x) * 64u + lane;
+  let quads = (y.row + 3u) / 4u;
+  if index >= quads * ((y.output + 3u) / 4u) { return; }
+  let slice = index / quads;
+  let r0 = index % quads * 4u;
+  let r1 = min(r0 + 1u, x.row - 1u);
+  let r2 = min(r0 + 2u, x.row - 1u);
+  let r3 = min(r0 + 3u, x.row - 1u);
+  // Zero, but no compiler knows: Mesa unrolls loops over constant extents without measure.
+  let zero = index >> 31u;
+  var results = array<vec4f, 4>();
+  // Two outputs at a time: eight sums of four, and CPUs have sixteen registers.
+  for (var pair = 0u; pair < 2u + zero; pair++) {
+    let w0 = min(4u * slice + 2u * pair, w.output - 1u);
+    let w1 = min(w0 + 1u, w.output - 1u);
+    var a0 = vec4f(0.0);
+    var a1 = vec4f(0.0);
+    var a2 = vec4f(0.0);
+    var a3 = vec4f(0.0);
+    var b0 = vec4f(0.0);
+    var b1 = vec4f(0.0);
+    var b2 = vec4f(0.0);
+    var b3 = vec4f(0.0);
+    if w.bits != 0u {
+      for (var g = 0u; g < w.inner / w.group + zero; g++) {
+        let scale0 = w.scale(w0, g);
+        let scale1 = w.scale(w1, g);
+        let minimum0 = w.minimum(w0, g) - scale0 * f32(w.offset);
+        let minimum1 = w.minimum(w1, g) - scale1 * f32(w.offset);
+        // Groups of 16 are half a block of 4-bit codes, or a block of 8-bit codes.
+        for (var part = 0u; part < w.group / 16u; part++) {
+          let half = g * (w.group / 16u) + part;
+          var words0 = vec4u(0u);
+          var words1 = vec4u(0u);
+          if w.bits == 4u {
+            words0 = w.block(w0, half / 2u) >> vec4u(half % 2u * 4u);
+            words1 = w.block(w1, half / 2u) >> vec4u(half % 2u * 4u);
+          } else {
+            words0 = w.block(w0, half);
+            words1 = w.block(w1, half);
+          }
+          @unroll for (var i = 0u; i < 4u; i++) {
+            let v0 = numbers4(words0[i]) * scale0 + minimum0;
+            let v1 = numbers4(words1[i]) * scale1 + minimum1;
+            let s = 4u * half + i;
+            let x0 = x.load4(r0, s);
+            a0 += v0 * x0;
+            b0 += v1 * x0;
+            let x1 = x.load4(r1, s);
+            a1 += v0 * x1;
+            b1 += v1 * x1;
+            let x2 = x.load4(r2, s);
+            a2 += v0 * x2;
+            b2 += v1 * x2;
+            let x3 = x.load4(r3, s);
+            a3 += v0 * x3;
+            b3 += v1 * x3;
+          }
+        }
+      }
+    } else {
+      for (var s = 0u; s < (w.inner + 3u) / 4u + zero; s++) {
+        let v0 = w.load4(w0, s);
+        let v1 = w.load4(w1, s);
+        let x0 = x.load4(r0, s);
+        a0 += v0 * x0;
+        b0 += v1 * x0;
+        let x1 = x.load4(r1, s);
+        a1 += v0 * x1;
+        b1 += v1 * x1;
+        let x2 = x.load4(r2, s);
+        a2 += v0 * x2;
+        b2 += v1 * x2;
+        let x3 = x.load4(r3, s);
+        a3 += v0 * x3;
+        b3 += v1 * x3;
+      }
+    }
+    let pair0 = vec2f(sum4(a0), sum4(b0));
+    let pair1 = vec2f(sum4(a1), sum4(b1));
+    let pair2 = vec2f(sum4(a2), sum4(b2));
+    let pair3 = vec2f(sum4(a3), sum4(b3));
+    if pair == 0u {
+      results[0] = vec4f(pair0, 0.0, 0.0);
+      results[1] = vec4f(pair1, 0.0, 0.0);
+      results[2] = vec4f(pair2, 0.0, 0.0);
+      results[3] = vec4f(pair3, 0.0, 0.0);
+    } else {
+      results[0] += vec4f(0.0, 0.0, pair0);
+      results[1] += vec4f(0.0, 0.0, pair1);
+      results[2] += vec4f(0.0, 0.0, pair2);
+      results[3] += vec4f(0.0, 0.0, pair3);
+    }
+  }
+  var offset = vec4f(0.0);
+  if use_bias { offset = bias.load4(slice); }
+  y.store4(results[0] + offset, r0, slice);
+  if r0 + 1u < y.row { y.store4(results[1] + offset, r0 + 1u, slice); }
+  if r0 + 2u < y.row { y.store4(results[2] + offset, r0 + 2u, slice); }
+  if r0 + 3u < y.row { y.store4(results[3] + offset, r0 + 3u, slice); }
+}
+)";
+
+// `lanes` invocations share `outputs` rows of weights; each block of them meets all rows of x.
+constexpr auto kMatvec = JoinTexts(kCodes, R"(
+tensor x[row, inner] : read;
+weights w[output, inner];
+weights bias[output];
+tensor y[row, output] : write;
+const groups_per_row : u32;
+const use_bias : bool;
+const lanes : u32;
+const units : u32;    // in a workgroup
+const outputs : u32;  // of a unit
+const sum_count = outputs * x.row;
+
+@compute @workgroup_size(lanes, units)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_id) id : vec3u) {
+  let first = ((group.y * groups_per_row + group.x) * units + id.y) * outputs;
+  var sums = array<f32, sum_count>();
+  if w.bits != 0u {
+    for (var b = id.x; b < w.inner / 32u; b += lanes) {
+      @unroll for (var r = 0u; r < x.row; r++) {
+        let x0 = x.load4(r, 8u * b);
+        let x1 = x.load4(r, 8u * b + 1u);
+        let x2 = x.load4(r, 8u * b + 2u);
+        let x3 = x.load4(r, 8u * b + 3u);
+        let x4 = x.load4(r, 8u * b + 4u);
+        let x5 = x.load4(r, 8u * b + 5u);
+        let x6 = x.load4(r, 8u * b + 6u);
+        let x7 = x.load4(r, 8u * b + 7u);
+        let low_sum = sum4(x0 + x1 + x2 + x3);
+        let high_sum = sum4(x4 + x5 + x6 + x7);
+        @unroll for (var o = 0u; o < outputs; o++) {
+          let row = min(first + o, w.output - 1u);
+          let codes = codes32(row, b);
+          let low = dot(numbers4(codes.low.x), x0) + dot(numbers4(codes.low.y), x1) + dot(numbers4(codes.low.z), x2) +
+                    dot(numbers4(codes.low.w), x3) - f32(w.offset) * low_sum;
+          let high = dot(numbers4(codes.high.x), x4) + dot(numbers4(codes.high.y), x5) + dot(numbers4(codes.high.z), x6) +
+                     dot(numbers4(codes.high.w), x7) - f32(w.offset) * high_sum;
+          if w.group == 32u {
+            sums[o * x.row + r] += (low + high) * w.scale(row, b);
+            if w.has_minimum { sums[o * x.row + r] += (low_sum + high_sum) * w.minimum(row, b); }
+          } else {
+            sums[o * x.row + r] += low * w.scale(row, 2u * b) + high * w.scale(row, 2u * b + 1u);
+            if w.has_minimum {
+              sums[o * x.row + r] += low_sum * w.minimum(row, 2u * b) + high_sum * w.minimum(row, 2u * b + 1u);
+            }
+          }
+        }
+      }
+    }
+  } else {
+    for (var s = id.x; s < (w.inner + 3u) / 4u; s += lanes) {
+      @unroll for (var o = 0u; o < outputs; o++) {
+        let v = w.load4(min(first + o, w.output - 1u), s);
+        @unroll for (var r = 0u; r < x.row; r++) { sums[o * x.row + r] += dot(v, x.load4(r, s)); }
+      }
+    }
+  }
+  @unroll for (var o = 0u; o < outputs; o++) {
+    @unroll for (var r = 0u; r < x.row; r++) {
+      var sum = unit_sum(sums[o * x.row + r]);
+      if id.x == (o * x.row + r) % lanes && first + o < y.output {
+        if use_bias { sum += bias.load(first + o); }
+        y.store(sum, r, first + o);
+      }
+    }
+  }
+}
+)");
+
+// Tiles of 32 along the inner axis, transposed as they are staged: four rows by four elements at a time, so that the inner loop
+// reads four rows of x and four outputs with one load each. Every invocation has 4 x 4 results.
+constexpr char kTiled[] = R"(
+tensor x[row, inner] : read;
+weights w[output, inner];
+weights bias[output];
+tensor y[row, output] : write;
+const use_bias : bool;
+const row_quads : u32;  // of a tile; 16 slices of outputs
+const threads = 16u * row_quads;
+const x_length = 32u * row_quads;
+var<workgroup> x_tile : array<vec4f, x_length>;
+var<workgroup> w_tile : array<vec4f, 512>;
+
+@compute @workgroup_size(16, row_quads)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_id) id : vec3u,
+        @builtin(local_invocation_index) lane : u32) {
+  let first_row = group.y * row_quads * 4u;
+  let first_output = group.x * 64u;
+  var sum0 = vec4f(0.0);
+  var sum1 = vec4f(0.0);
+  var sum2 = vec4f(0.0);
+  var sum3 = vec4f(0.0);
+  for (var k = 0u; k < (w.inner + 31u) / 32u; k++) {
+    for (var task = lane; task < 8u * row_quads; task += threads) {
+      let slice = task % 8u;
+      let quad = task / 8u;
+      let row = first_row + 4u * quad;
+      let a = x.load4_or_zero(row, 8u * k + slice);
+      let b = x.load4_or_zero(row + 1u, 8u * k + slice);
+      let c = x.load4_or_zero(row + 2u, 8u * k + slice);
+      let d = x.load4_or_zero(row + 3u, 8u * k + slice);
+      let at = 4u * slice * row_quads + quad;
+      x_tile[at] = vec4f(a.x, b.x, c.x, d.x);
+      x_tile[at + row_quads] = vec4f(a.y, b.y, c.y, d.y);
+      x_tile[at + 2u * row_quads] = vec4f(a.z, b.z, c.z, d.z);
+      x_tile[at + 3u * row_quads] = vec4f(a.w, b.w, c.w, d.w);
+    }
+    for (var task = lane; task < 128u; task += threads) {
+      let slice = task % 8u;
+      let quad = task / 8u;
+      let output = first_output + 4u * quad;
+      let a = w.load4_or_zero(output, 8u * k + slice);
+      let b = w.load4_or_zero(output + 1u, 8u * k + slice);
+      let c = w.load4_or_zero(output + 2u, 8u * k + slice);
+      let d = w.load4_or_zero(output + 3u, 8u * k + slice);
+      let at = 64u * slice + quad;
+      w_tile[at] = vec4f(a.x, b.x, c.x, d.x);
+      w_tile[at + 16u] = vec4f(a.y, b.y, c.y, d.y);
+      w_tile[at + 32u] = vec4f(a.z, b.z, c.z, d.z);
+      w_tile[at + 48u] = vec4f(a.w, b.w, c.w, d.w);
+    }
+    workgroupBarrier();
+    for (var i = 0u; i < 32u; i++) {
+      let a = x_tile[i * row_quads + id.y];
+      let b = w_tile[i * 16u + id.x];
+      sum0 += a.x * b;
+      sum1 += a.y * b;
+      sum2 += a.z * b;
+      sum3 += a.w * b;
+    }
+    workgroupBarrier();
+  }
+  let row = first_row + 4u * id.y;
+  let slice = first_output / 4u + id.x;
+  if slice >= (y.output + 3u) / 4u { return; }
+  if use_bias {
+    let offset = bias.load4(slice);
+    sum0 += offset;
+    sum1 += offset;
+    sum2 += offset;
+    sum3 += offset;
+  }
+  if row < y.row { y.store4(sum0, row, slice); }
+  if row + 1u < y.row { y.store4(sum1, row + 1u, slice); }
+  if row + 2u < y.row { y.store4(sum2, row + 2u, slice); }
+  if row + 3u < y.row { y.store4(sum3, row + 3u, slice); }
+}
+)";
+
+// How a matvec is cut, by the inner extent and the outputs; best on an H200 (specs: findings, section 3). The first row that
+// holds wins.
+struct Geometry {
+  int64_t least_inner, most_inner, least_outputs;
+  uint32_t lanes, outputs, threads;
+};
+constexpr Geometry kGeometries[] = {
+    {0, 160, 0, 4, 1, 128},
+    // Rows of 20 or 36 blocks: eight lanes waste little, and the activations are read by many rows at once.
+    {161, 895, 0, 8, 1, 128},
+    {896, 1087, 0, 32, 2, 256},
+    {1088, 1279, 0, 8, 1, 128},
+    {1280, 2559, 100000, 16, 2, 128},
+    {1280, 2559, 10000, 64, 2, 128},
+    {1280, 2559, 0, 64, 1, 256},
+    {2560, 5119, 100000, 32, 2, 128},
+    {2560, 5119, 0, 64, 1, 256},
+    {5120, INT64_MAX, 0, 128, 1, 256},
+};
+
+struct Common {
+  Shape x, y;  // [rows, K] and [rows, N]
+};
+Common CommonOf(const OpCall& call) {
+  const Shape &x = InputShape(call, 0), &w = InputShape(call, 1);
+  const int64_t rows = x.element_count() / w[1];
+  return {{rows, w[1]}, {rows, w[0]}};
+}
+int64_t RowsOf(const KernelRequest& request) { return CommonOf(request.call).x[0]; }
+
+// The dispatch with its tensors, the grid left open.
+KernelDispatch Start(const KernelRequest& request, const Common& common, const char* name, std::string_view text,
+                     OpPlan& plan) {
+  const OpCall& call = request.call;
+  KernelDispatch dispatch{.kernel_name = name, .kernel_text = text, .stores_result = true};
+  dispatch.tensors = {InputArgument("x", 0, common.x, ReshapeMap(InputShape(call, 0), common.x)), InputArgument("w", 1),
+                      OutputArgument("y", 0, common.y, ReshapeMap(call.outputs[0].shape, common.y))};
+  const bool use_bias = HasInput(call, 2);
+  dispatch.consts["use_bias"] = use_bias;
+  if (use_bias) AddBias(plan, dispatch, request, "bias", 2, 1, common.y[1]);
+  dispatch.flops = 2.0 * double(common.y.element_count()) * double(common.x[1]);
+  return dispatch;
+}
+
+Result<OpPlan> PlanDirect(const KernelRequest& request) {
+  const Common common = CommonOf(request.call);
+  OpPlan plan;
+  if (common.y.element_count() == 0) return plan;
+  KernelDispatch dispatch = Start(request, common, "linear_direct", kDirect.data(), plan);
+  SetLinearGrid(dispatch, request, common.y[0] * Slices(common.y[1]));
+  plan.dispatches.push_back(std::move(dispatch));
+  return plan;
+}
+
+Result<OpPlan> PlanRows4(const KernelRequest& request) {
+  const Common common = CommonOf(request.call);
+  OpPlan plan;
+  if (common.y.element_count() == 0) return plan;
+  KernelDispatch dispatch = Start(request, common, "linear_rows4", kRows4, plan);
+  SetLinearGrid(dispatch, request, Slices(common.y[0]) * Slices(common.y[1]));
+  plan.dispatches.push_back(std::move(dispatch));
+  return plan;
+}
+
+Result<OpPlan> PlanMatvec(const KernelRequest& request) {
+  const Common common = CommonOf(request.call);
+  OpPlan plan;
+  if (common.y.element_count() == 0) return plan;
+  KernelDispatch dispatch = Start(request, common, "linear_matvec", kMatvec.data(), plan);
+  const int64_t inner = common.x[1], outs = common.y[1];
+  const Geometry* chosen = &kGeometries[0];
+  for (const Geometry& g : kGeometries) {
+    if (inner >= g.least_inner && inner <= g.most_inner && outs >= g.least_outputs) {
+      chosen = &g;
+      break;
+    }
+  }
+  const shader::Target& target = request.target;
+  const uint32_t threads = std::min(chosen->threads, target.max_invocations);
+  const uint32_t lanes = std::min({chosen->lanes, threads, target.max_workgroup_size[0]});
+  const uint32_t units = std::min(threads / lanes, target.max_workgroup_size[1]);
+  dispatch.consts["lanes"] = lanes;
+  dispatch.consts["units"] = units;
+  dispatch.consts["outputs"] = chosen->outputs;
+  SetGroupGrid(dispatch, request, DivideUp(outs, int64_t(units) * chosen->outputs));
+  plan.dispatches.push_back(std::move(dispatch));
+  return plan;
+}
+
+Result<OpPlan> PlanTiled(const KernelRequest& request) {
+  const Common common = CommonOf(request.call);
+  OpPlan plan;
+  if (common.y.element_count() == 0) return plan;
+  KernelDispatch dispatch = Start(request, common, "linear_tiled", kTiled, plan);
+  const uint32_t row_quads = common.x[0] > 32 ? 16 : common.x[0] > 16 ? 8 : 4;
+  dispatch.consts["row_quads"] = row_quads;
+  dispatch.workgroups[0] = uint32_t(DivideUp(common.y[1], 64));
+  dispatch.workgroups[1] = uint32_t(DivideUp(common.y[0], 4 * row_quads));
+  plan.dispatches.push_back(std::move(dispatch));
+  return plan;
+}
+
+bool AcceptMatvec(const KernelRequest& request) { return !request.target.is_software && RowsOf(request) <= 8; }
+bool AcceptTiled(const KernelRequest& request) {
+  return !request.target.is_software && RowsOf(request) > 8 && request.target.max_invocations >= 256 &&
+         request.target.max_workgroup_bytes >= 16384;
+}
+bool AcceptRows4(const KernelRequest& request) { return RowsOf(request) > 1; }
+
+constexpr KernelVariant kVariants[] = {
+    {.name = "matvec", .what = "few rows: lanes share a row of weights", .accepts = AcceptMatvec, .plan = PlanMatvec},
+    {.name = "tiled",
+     .what = "many rows: tiles in workgroup memory, weights dequantized once per tile",
+     .accepts = AcceptTiled,
+     .plan = PlanTiled},
+    {.name = "rows4",
+     .what = "four outputs and four rows an invocation, without workgroup memory",
+     .accepts = AcceptRows4,
+     .plan = PlanRows4},
+    {.name = "direct", .what = "one invocation per row and slice of outputs", .accepts = AcceptAlways, .plan = PlanDirect},
+};
+constexpr OpKernels kKernels = {.variants = kVariants};
+
+}  // namespace
+
+extern const OpDef op_linear = {.name = kOp, .infer = Infer, .reference = Reference, .kernels = &kKernels};
+
+}  // namespace leeway
