@@ -28,6 +28,9 @@ struct PlanTensor {
   // >= 0: made once at load from constant input `constant_input` by `map` (coordinates here -> coordinates there, already as
   // the node sees it), zero outside. -1: scratch of each run.
   int constant_input = -1;
+  // More constant inputs whose rows follow those of the first, along axis 0. Without a map, and in types that come to lie in
+  // one format.
+  std::vector<int> stacked_inputs;
   CoordMap map;
 };
 

@@ -60,6 +60,8 @@ struct OpTestRow {
   std::string custom_options;
   // Only the reference is run: no variant is expected to accept the row. Otherwise a row that no variant accepts fails.
   bool cpu_only = false;
+  // Its variants want subgroups of this many lanes or more, of a certain size; targets that have none need not accept it.
+  uint32_t least_subgroup = 0;
 };
 
 // A row with its values drawn: what the reference made of it, and what kernels are compared with.

@@ -124,7 +124,8 @@ void RunRow(const std::string& op_name, const OpTestRow& op_row) {
   Target minimal = shader::MinimalWgslTarget();
   Target software = InterpretedTarget(4);
   software.is_software = true;
-  const Target subgroups = InterpretedTarget(4), wide_subgroups = InterpretedTarget(8);
+  const uint32_t lanes = std::max(op_row.least_subgroup, 4u);
+  const Target subgroups = InterpretedTarget(lanes), wide_subgroups = InterpretedTarget(2 * lanes);
   const std::vector<TestConfig> configs = ConfigsFor(*row);
   std::set<const KernelVariant*> done;
   for (const KernelVariant* variant : VariantsFor(*row, subgroups, false)) {

@@ -228,6 +228,21 @@ Result<TestTensor> MakeTensor(HostTensor host, PlacedValue placed, bool constant
   return tensor;
 }
 
+// Rows of quantized constants, one below the other.
+HostTensor Stacked(const PreparedRow& row, const PlanTensor& made) {
+  const HostTensor& first = row.inputs[size_t(made.constant_input)];
+  HostTensor whole(first.dtype(), made.type.shape);
+  const std::span<std::byte> bytes = whole.mutable_bytes();
+  size_t at = first.bytes().size();
+  std::copy(first.bytes().begin(), first.bytes().end(), bytes.begin());
+  for (int input : made.stacked_inputs) {
+    const std::span<const std::byte> more = row.inputs[size_t(input)].bytes();
+    std::copy(more.begin(), more.end(), bytes.begin() + long(at));
+    at += more.size();
+  }
+  return whole;
+}
+
 PlacedValue AsItIs(const Shape& shape) {
   PlacedValue placed;
   placed.shape = shape;
@@ -356,7 +371,9 @@ Result<std::unique_ptr<TestPlan>> PlanRow(const PreparedRow& row, const KernelVa
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     const PlanTensor& made = plan.tensors[i];
     HostTensor host(made.type.dtype, made.type.shape);
-    if (made.constant_input >= 0) {
+    if (made.constant_input >= 0 && IsBlockQuantized(row.inputs[size_t(made.constant_input)].dtype())) {
+      host = Stacked(row, made);
+    } else if (made.constant_input >= 0) {
       const HostTensor& from = row.inputs[size_t(made.constant_input)];
       ForEachElement(host.shape(), [&](int64_t k, const std::vector<int64_t>& coords) {
         const int64_t index = MappedIndex(made.map, from.shape(), coords, k);
@@ -419,7 +436,8 @@ std::vector<const KernelVariant*> VariantsFor(const PreparedRow& row, const shad
   std::vector<const KernelVariant*> variants = AcceptingVariants(*row.op, request);
   if (row.row->cpu_only) {
     EXPECT_TRUE(variants.empty()) << "Variant " << variants[0]->name << " accepts a row that is said to be for the CPU only.";
-  } else {
+  } else if (row.row->least_subgroup == 0 || (target.subgroups && target.subgroup_min == target.subgroup_max &&
+                                              target.subgroup_min >= row.row->least_subgroup)) {
     EXPECT_FALSE(variants.empty()) << "No variant accepts the row.";
   }
   return variants;

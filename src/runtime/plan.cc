@@ -223,11 +223,31 @@ class Planner {
       }
       SelectOptions select = options_.select;
       if (plain_nodes_.contains(node.outputs[0])) select.forced = kPlainStorage;
+      if (MayStayQuantized(node, tensor, source)) {
+        if (auto quantized = ChooseQuantizedPlacement(tensor.type, source, target())) {
+          planned.plan_placements.push_back(*quantized);
+          continue;
+        }
+      }
+      if (!tensor.stacked_inputs.empty()) return StrCat("variant ", variant.name, ": rows of plain constants are not stacked");
       auto placement = ChoosePlacement(tensor.type, role, source, select, defaults(), target());
       if (!placement.ok()) return StrCat("variant ", variant.name, ": ", placement.error().message);
       planned.plan_placements.push_back(*placement);
     }
     return "";
+  }
+
+  // A constant that a plan takes as it is, or rows of several.
+  bool MayStayQuantized(const Node& node, const PlanTensor& tensor, DType source) const {
+    if (tensor.constant_input < 0 || !IsBlockQuantized(source) || !tensor.map.is_identity() || tensor.map.inside) return false;
+    int64_t rows = 0;
+    auto fits = [&](int input) {
+      const Shape& shape = plan_.graph.value(node.inputs[size_t(input)]).type.shape;
+      rows += shape[0];
+      return MayBeQuantized(node, size_t(input)) && shape.rank() == 2 && shape[1] == tensor.type.shape.at(-1);
+    };
+    return fits(tensor.constant_input) && std::all_of(tensor.stacked_inputs.begin(), tensor.stacked_inputs.end(), fits) &&
+           tensor.type.shape.rank() == 2 && rows == tensor.type.shape[0];
   }
 
   DType SourceDType(ValueId id) const {
@@ -469,16 +489,18 @@ class Planner {
 
   // `chosen` with a format: the resource is that piece of it.
   int ConstantResource(std::string name, const std::shared_ptr<const HostTensor>& constant, CoordMap map,
-                       const Placement& chosen, Piece piece = Piece::kWhole) {
+                       const Placement& chosen, Piece piece = Piece::kWhole,
+                       std::vector<std::shared_ptr<const HostTensor>> stacked = {}) {
     auto canonical = Canonical(constant);
+    for (auto& more : stacked) more = Canonical(more);
     auto& made = constants_[canonical.get()];
     const Placement placement = piece == Piece::kQuants    ? QuantsOf(chosen)
                                 : piece == Piece::kFactors ? FactorsOf(chosen)
                                                            : chosen;
     for (int r : made) {
       const auto& resource = plan_.resources[size_t(r)];
-      if (resource.piece == piece && resource.format == chosen.format && SamePlacement(resource.placement, placement) &&
-          SameMap(resource.map, map)) {
+      if (resource.piece == piece && resource.format == chosen.format && resource.stacked == stacked &&
+          SamePlacement(resource.placement, placement) && SameMap(resource.map, map)) {
         return r;
       }
     }
@@ -491,6 +513,7 @@ class Planner {
     resource.map = std::move(map);
     resource.format = chosen.format;
     resource.piece = piece;
+    resource.stacked = std::move(stacked);
     made.push_back(int(plan_.resources.size()));
     plan_.resources.push_back(std::move(resource));
     return made.back();
@@ -526,8 +549,8 @@ class Planner {
     return ConstantResource(value.name, value.constant, {}, placement, piece);
   }
 
-  Result<int> PlanTensorResource(int n, int tensor, std::vector<int>& made) {
-    if (made[size_t(tensor)] >= 0) return made[size_t(tensor)];
+  Result<int> PlanTensorResource(int n, int tensor, Piece piece, std::vector<int>& made) {
+    if (piece == Piece::kWhole && made[size_t(tensor)] >= 0) return made[size_t(tensor)];
     const Node& node = plan_.graph.nodes[size_t(n)];
     const NodePlan& planned = nodes_[size_t(n)];
     const PlanTensor& wanted = planned.plan.tensors[size_t(tensor)];
@@ -543,7 +566,11 @@ class Planner {
       if (input < node.input_views.size() && node.input_views[input]) {
         ASSIGN_OR_RETURN(map, Compose(wanted.map, node.input_views[input]->map));
       }
-      made[size_t(tensor)] = ConstantResource(value.name, value.constant, std::move(map), placement);
+      std::vector<std::shared_ptr<const HostTensor>> stacked;
+      for (int more : wanted.stacked_inputs) stacked.push_back(plan_.graph.value(node.inputs[size_t(more)]).constant);
+      const int resource = ConstantResource(value.name, value.constant, std::move(map), placement, piece, std::move(stacked));
+      if (piece != Piece::kWhole) return resource;
+      made[size_t(tensor)] = resource;
     } else {
       PlanResource resource;
       resource.kind = PlanResource::Kind::kScratch;
@@ -565,7 +592,7 @@ class Planner {
       case AssembledDispatch::Source::Kind::kInput:
         return InputResource(node.inputs[size_t(source.index)], plain, source.piece);
       case AssembledDispatch::Source::Kind::kOutput: return ValueResource(node.outputs[size_t(source.index)]);
-      case AssembledDispatch::Source::Kind::kPlan: return PlanTensorResource(n, source.index, made);
+      case AssembledDispatch::Source::Kind::kPlan: return PlanTensorResource(n, source.index, source.piece, made);
       case AssembledDispatch::Source::Kind::kStepOperand: {
         const FusedStep& step = node.epilogue[size_t(source.index)];
         int operand = 0;

@@ -42,6 +42,8 @@ struct PlanResource {
   // PackBlocks makes it (then there is no map).
   std::shared_ptr<const HostTensor> constant;
   CoordMap map;
+  // With a format: constants whose rows follow.
+  std::vector<std::shared_ptr<const HostTensor>> stacked;
   std::optional<BlockFormat> format;
   AssembledDispatch::Source::Piece piece = AssembledDispatch::Source::Piece::kWhole;
   // Where it is: a part of a buffer, or a texture.

@@ -5,6 +5,7 @@
 #include "base/strings.h"
 #include "runtime/pack.h"
 #include "runtime/weight_upload.h"
+#include "tensor/block_pack.h"
 
 namespace leeway {
 namespace {
@@ -17,20 +18,34 @@ uint64_t RoundUp(uint64_t size) { return (size + kOffsetAlignment - 1) / kOffset
 
 // Quants and factors of one constant, wherever they are.
 std::vector<QuantizedUpload> QuantizedUploads(std::span<const ConstantUpload> constants) {
-  std::map<std::pair<const HostTensor*, DType>, size_t> known;
+  // Rows of several constants are an upload each.
+  using Stack = std::vector<const HostTensor*>;
+  std::map<std::pair<Stack, DType>, size_t> known;
   std::vector<QuantizedUpload> uploads;
   for (const ConstantUpload& constant : constants) {
     const PlanResource& resource = *constant.resource;
     if (!resource.format) continue;
-    auto [it, is_new] = known.try_emplace({resource.constant.get(), resource.format->factor}, uploads.size());
-    if (is_new) uploads.push_back({.constant = resource.constant.get(), .format = *resource.format, .name = resource.name});
-    QuantizedUpload& upload = uploads[it->second];
-    if (resource.piece == AssembledDispatch::Source::Piece::kFactors) {
-      upload.factors = constant.buffer;
-      upload.factors_offset_bytes = constant.offset_bytes;
-    } else {
-      upload.quants = constant.buffer;
-      upload.quants_offset_bytes = constant.offset_bytes;
+    Stack stack = {resource.constant.get()};
+    for (const auto& more : resource.stacked) stack.push_back(more.get());
+    auto [it, is_new] = known.try_emplace({stack, resource.format->factor}, uploads.size());
+    if (is_new) {
+      for (const HostTensor* tensor : stack) {
+        uploads.push_back({.constant = tensor, .format = *resource.format, .name = resource.name});
+      }
+    }
+    uint64_t offset = constant.offset_bytes;
+    for (size_t i = 0; i < stack.size(); ++i) {
+      QuantizedUpload& upload = uploads[it->second + i];
+      const size_t elements = size_t(stack[i]->element_count());
+      if (resource.piece == AssembledDispatch::Source::Piece::kFactors) {
+        upload.factors = constant.buffer;
+        upload.factors_offset_bytes = offset;
+        offset += FactorsBytes(*resource.format, elements);
+      } else {
+        upload.quants = constant.buffer;
+        upload.quants_offset_bytes = offset;
+        offset += QuantsBytes(*resource.format, elements);
+      }
     }
   }
   return uploads;
@@ -139,7 +154,7 @@ const WeightStore::Entry* WeightStore::Find(const PlanResource& resource) const 
     const Entry& entry = it->second;
     if (entry.constant->dtype() == resource.constant->dtype() && entry.constant->shape() == resource.constant->shape() &&
         SamePlacement(entry.placement, resource.placement) && SameMap(entry.map, resource.map) &&
-        entry.piece == resource.piece && entry.format == resource.format) {
+        entry.piece == resource.piece && entry.format == resource.format && entry.stacked == resource.stacked) {
       return &entry;
     }
   }
@@ -184,6 +199,7 @@ Result<std::vector<WeightStore::Location>> WeightStore::Take(std::span<const Pla
                                                               resource.placement,
                                                               resource.format,
                                                               resource.piece,
+                                                              resource.stacked,
                                                               {upload.buffer, upload.offset_bytes}});
   }
   for (size_t r = 0; r < resources.size(); ++r) {

@@ -49,6 +49,7 @@ class WeightStore {
     Placement placement;
     std::optional<BlockFormat> format;
     AssembledDispatch::Source::Piece piece;
+    std::vector<std::shared_ptr<const HostTensor>> stacked;
     Location location;
   };
   const Entry* Find(const PlanResource& resource) const;

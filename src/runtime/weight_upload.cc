@@ -389,8 +389,10 @@ Status UploadQuantized(Device& device, ThreadPool& pool, std::span<const Quantiz
   DevicePacker packer(device, options);
   const bool on_device = options.on_device.value_or(!device.info().is_software);
   for (const QuantizedUpload& upload : uploads) {
-    // A kernel writes both pieces.
-    if (on_device && upload.quants && upload.factors) {
+    // A kernel writes both pieces, and begins where bindings may.
+    const uint64_t alignment = device.info().buffer_offset_alignment;
+    const bool is_aligned = upload.quants_offset_bytes % alignment == 0 && upload.factors_offset_bytes % alignment == 0;
+    if (on_device && is_aligned && upload.quants && upload.factors) {
       RETURN_IF_ERROR(packer.Upload(upload));
     } else {
       RETURN_IF_ERROR(PackOnHost(device, pool, {&upload, 1}, options));

@@ -15,7 +15,8 @@
 
 namespace leeway {
 
-// Where the pieces of one constant go: ranges that begin where bindings may begin and are as long as QuantsOf and FactorsOf of
+// Where the pieces of one constant go: ranges that begin at whole words (where bindings may begin, for kernels to write them)
+// and are as long as QuantsOf and FactorsOf of
 // its placement say. No buffer where nothing reads the piece.
 struct QuantizedUpload {
   const HostTensor* constant = nullptr;
