@@ -313,7 +313,7 @@ class Fuser {
   // Its reader comes later and takes it along: a gate, attention, or the choice of a token.
   bool WillBeFused(int n) const {
     for (int m = n + 1; m < int(graph_.nodes.size()); ++m) {
-      if (!node(m).op) continue;
+      if (!node(m).op || node(m).op->is_reshape) continue;
       for (ValueId id : node(m).inputs) {
         if (id == kNoValue || graph_.value(id).constant || Flat(id) != Output(n)) continue;
         const std::string_view reader = node(m).op->name;
