@@ -167,16 +167,19 @@ fn main(@builtin(workgroup_id) at : vec3u, @builtin(local_invocation_index) lane
     let b = min(p + 1u, end - 1u) % k.slot;
     let c = min(p + 2u, end - 1u) % k.slot;
     let d = min(p + 3u, end - 1u) % k.slot;
-    var dots : array<vec4f, 4>;
+    var dots_a = vec4f(0.0);
+    var dots_b = vec4f(0.0);
+    var dots_c = vec4f(0.0);
+    var dots_d = vec4f(0.0);
     for (var s = 0u; s < bound; s++) {
       let query = q.load4(row, head, s);
-      dots[0] += query * k.load4(plane, a, s);
-      dots[1] += query * k.load4(plane, b, s);
-      dots[2] += query * k.load4(plane, c, s);
-      dots[3] += query * k.load4(plane, d, s);
+      dots_a += query * k.load4(plane, a, s);
+      dots_b += query * k.load4(plane, b, s);
+      dots_c += query * k.load4(plane, c, s);
+      dots_d += query * k.load4(plane, d, s);
     }
-    let scores = vec4f(capped(scale * sum4(dots[0])), capped(scale * sum4(dots[1])), capped(scale * sum4(dots[2])),
-                       capped(scale * sum4(dots[3])));
+    let scores = vec4f(capped(scale * sum4(dots_a)), capped(scale * sum4(dots_b)), capped(scale * sum4(dots_c)),
+                       capped(scale * sum4(dots_d)));
     let inside = vec4u(p, p + 1u, p + 2u, p + 3u) < vec4u(end);
     let next = max(largest, max4(select(vec4f(nothing), scores, inside)));
     let keep = exp(largest - next);
@@ -266,6 +269,7 @@ fn main(@builtin(workgroup_id) at : vec3u, @builtin(local_invocation_index) lane
     let here = min(end - p, 64u);
     for (var t = 0u; t < here; t += at_once) {
       var own : array<f32, group>;
+      @unroll for (var g = 0u; g < group; g++) { own[g] = 0.0; }
       let mine = t + lane / lanes_per_position;
       if mine < here {
         let slot = (p + mine) % k.slot;
@@ -376,7 +380,7 @@ fn main(@builtin(workgroup_id) at : vec3u, @builtin(local_invocation_id) id : ve
     let begin = first_visible(base + first_row) / 32u * 32u;
     let end = base + rows;
     for (var p = begin; p < end; p += 32u) {
-      var dots : array<f32, 8>;
+      var dots = array(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
       for (var first_slice = 0u; first_slice < slices; first_slice += 8u) {
         workgroupBarrier();
         for (var i = lane; i < 256u; i += 128u) {

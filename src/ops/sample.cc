@@ -361,7 +361,7 @@ fn select_key(wanted : f32, least : u32, is_share : bool, largest : f32, @builti
   var left = wanted;
   for (var digit = 0u; digit < 8u; digit++) {
     let shift = 28u - 4u * digit;
-    var bins : array<vec4f, 4>;
+    var bins = array(vec4f(0.0), vec4f(0.0), vec4f(0.0), vec4f(0.0));
     for (var slice = lane; slice < (keys.id + 3u) / 4u; slice += lanes) {
       let four = keys.load4(slice);
       let inside = inside4(slice, keys.id);

@@ -141,7 +141,12 @@ class WgslPrinter : public Printer {
     Put(kWords[int(stmt.kind)], DeclareLocal(stmt.name));
     bool typed = stmt.type && stmt.type->kind != Type::Kind::kVoid && stmt.type->kind != Type::Kind::kPointer;
     if (typed && (!stmt.value || !(stmt.value->type == *stmt.type))) Put(" : ", TypeName(*stmt.type));
-    if (stmt.value) Put(" = ", value);
+    if (stmt.value) {
+      Put(" = ", value);
+    } else if (stmt.kind == StmtKind::kVar && typed && stmt.type->kind == Type::Kind::kArray) {
+      // Zero by the standard, in each round of a loop; with Mesa's lavapipe an array without a value keeps the last round's.
+      Put(" = ", TypeName(*stmt.type), "()");
+    }
   }
   void PutDiscard(const Expr& value) override {
     Put("_ = ");
