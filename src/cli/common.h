@@ -44,5 +44,6 @@ void AddRunCommand(CLI::App& app, Action& run);
 void AddInspectCommand(CLI::App& app, Action& run);
 void AddCheckCommand(CLI::App& app, Action& run);
 void AddBenchCommand(CLI::App& app, Action& run);
+void AddPullCommand(CLI::App& app, Action& run);
 
 }  // namespace leeway::cli

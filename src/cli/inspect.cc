@@ -1,9 +1,11 @@
-// leeway inspect: what became of a model: graph, placement, memory plan, launch plan, shader texts.
+// leeway inspect: what became of a model: graph, placement, memory plan, launch plan, shader texts. Of a language model: what
+// its files hold.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "base/strings.h"
 #include "cli/common.h"
+#include "cli/inspect_llm.h"
 
 namespace leeway::cli {
 namespace {
@@ -41,6 +43,7 @@ std::string PlacementText(const CompiledModel& model) {
 }
 
 int Inspect(const InspectArguments& a) {
+  if (LlmFile::LooksLikeIt(a.load.model)) return InspectLlmFile(a.load.model, a.as_json);
   Result<CompiledModel> model = CompiledModel::FromFile(a.load.model, ToCompileOptions(a.load));
   if (!model.ok()) return Fail(model.error(), a.as_json);
 

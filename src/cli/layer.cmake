@@ -3,3 +3,8 @@ add_executable(leeway src/cli/leeway_main.cc)
 target_link_libraries(leeway PRIVATE leeway_cli)
 set_target_properties(leeway PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
 install(TARGETS leeway RUNTIME)
+
+# `leeway pull` runs the script that knows the packages: the installed copy, or the one in the source tree.
+target_compile_definitions(leeway_cli PRIVATE LEEWAY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+include(GNUInstallDirs)
+install(FILES tools/fetch_models.py DESTINATION "${CMAKE_INSTALL_DATADIR}/leeway")

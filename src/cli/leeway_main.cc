@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   AddInspectCommand(app, action);
   AddCheckCommand(app, action);
   AddBenchCommand(app, action);
+  AddPullCommand(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) { return app.exit(error) == 0 ? kDone : kUsage; }
