@@ -2,6 +2,9 @@
 // block-quantized: the kernels read blocks and factors, and all other weights through load4.
 //   matvec  few rows: lanes of a workgroup share a row of weights, which is read once for all rows of the input
 //   tiled   many rows: tiles of both matrices in workgroup memory, weights dequantized once per tile
+//   turned  CPUs, few rows: eight outputs an invocation; codes become numbers where they lie in their words, and the
+//   activations
+//           are turned and scaled to meet them, once for the eight
 //   rows4   without workgroup memory: four outputs and four rows an invocation, weights dequantized once for the four rows
 //   direct  one invocation per row and slice of four outputs; any shape, any target
 #include <algorithm>
@@ -154,6 +157,112 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) l
   y.store4(sum, row, slice);
 }
 )");
+
+// Byte k of the four words of a block has the elements k, 4 + k, 8 + k and 12 + k of 16, so masks make vectors of numbers
+// without any shuffling, each a power of two too large. x, turned the same way and made smaller by that power, serves eight
+// outputs.
+constexpr char kTurned[] = R"(
+tensor x[row, inner] : read;
+weights w[output, inner];
+weights bias[output];
+tensor y[row, output] : write;
+const threads : u32;
+const groups_per_row : u32;
+const use_bias : bool;
+
+fn number(words : vec4u) -> vec4f { return vec4f(bitcast<vec4<i32>>(words)); }
+
+@compute @workgroup_size(threads)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = (group.y * groups_per_row + group.x) * threads + lane;
+  let eights = (y.output + 7u) / 8u;
+  if index >= y.row * eights { return; }
+  let first = index % eights * 8u;
+  let row = index / eights;
+  // Zero, but no compiler knows: Mesa unrolls loops over constant extents without measure.
+  let zero = index >> 31u;
+  var sums = array<vec4f, 8>();
+  if w.bits != 0u {
+    for (var b = 0u; b < w.inner / 32u + zero; b++) {
+      let a0 = x.load4(row, 8u * b);
+      let a1 = x.load4(row, 8u * b + 1u);
+      let a2 = x.load4(row, 8u * b + 2u);
+      let a3 = x.load4(row, 8u * b + 3u);
+      let a4 = x.load4(row, 8u * b + 4u);
+      let a5 = x.load4(row, 8u * b + 5u);
+      let a6 = x.load4(row, 8u * b + 6u);
+      let a7 = x.load4(row, 8u * b + 7u);
+      let low_sum = a0 + a1 + a2 + a3;
+      let high_sum = a4 + a5 + a6 + a7;
+      var low0 = vec4f(a0.x, a1.x, a2.x, a3.x);
+      var low1 = vec4f(a0.y, a1.y, a2.y, a3.y);
+      var low2 = vec4f(a0.z, a1.z, a2.z, a3.z);
+      var low3 = vec4f(a0.w, a1.w, a2.w, a3.w);
+      var high0 = vec4f(a4.x, a5.x, a6.x, a7.x);
+      var high1 = vec4f(a4.y, a5.y, a6.y, a7.y);
+      var high2 = vec4f(a4.z, a5.z, a6.z, a7.z);
+      var high3 = vec4f(a4.w, a5.w, a6.w, a7.w);
+      if w.bits == 4u {
+        low1 *= 0.00390625;
+        low2 *= 0.0000152587890625;
+        low3 *= 5.9604644775390625e-8;
+        high0 *= 0.0625;
+        high1 *= 0.000244140625;
+        high2 *= 9.5367431640625e-7;
+      }
+      @unroll for (var o = 0u; o < 8u; o++) {
+        let output = min(first + o, w.output - 1u);
+        var low = vec4f(0.0);
+        var high = vec4f(0.0);
+        if w.bits == 4u {
+          let words = w.block(output, b);
+          low = number(words & vec4u(0xfu)) * low0 + number(words & vec4u(0xf00u)) * low1 +
+                number(words & vec4u(0xf0000u)) * low2 + number(words & vec4u(0xf000000u)) * low3;
+          high = number(words & vec4u(0xf0u)) * high0 + number(words & vec4u(0xf000u)) * high1 +
+                 number(words & vec4u(0xf00000u)) * high2 + number(words >> vec4u(28u)) * high3;
+        } else {
+          let l = w.block(output, 2u * b);
+          let h = w.block(output, 2u * b + 1u);
+          let top = vec4u(0xff000000u);
+          low = number(l << vec4u(24u)) * low0 + number((l << vec4u(16u)) & top) * low1 +
+                number((l << vec4u(8u)) & top) * low2 + number(l & top) * low3;
+          high = number(h << vec4u(24u)) * high0 + number((h << vec4u(16u)) & top) * high1 +
+                 number((h << vec4u(8u)) & top) * high2 + number(h & top) * high3;
+          low *= 5.9604644775390625e-8;
+          high *= 5.9604644775390625e-8;
+        }
+        if w.offset != 0u {
+          low -= low_sum * f32(w.offset);
+          high -= high_sum * f32(w.offset);
+        }
+        if w.group == 32u {
+          sums[o] += (low + high) * w.scale(output, b);
+          if w.has_minimum { sums[o] += (low_sum + high_sum) * w.minimum(output, b); }
+        } else {
+          sums[o] += low * w.scale(output, 2u * b) + high * w.scale(output, 2u * b + 1u);
+          if w.has_minimum {
+            sums[o] += low_sum * w.minimum(output, 2u * b) + high_sum * w.minimum(output, 2u * b + 1u);
+          }
+        }
+      }
+    }
+  } else {
+    for (var s = 0u; s < (w.inner + 3u) / 4u + zero; s++) {
+      let v = x.load4(row, s);
+      @unroll for (var o = 0u; o < 8u; o++) { sums[o] += w.load4(min(first + o, w.output - 1u), s) * v; }
+    }
+  }
+  let slice = first / 4u;
+  var low = vec4f(sum4(sums[0]), sum4(sums[1]), sum4(sums[2]), sum4(sums[3]));
+  if use_bias { low += bias.load4(slice); }
+  y.store4(low, row, slice);
+  if first + 4u < y.output {
+    var high = vec4f(sum4(sums[4]), sum4(sums[5]), sum4(sums[6]), sum4(sums[7]));
+    if use_bias { high += bias.load4(slice + 1u); }
+    y.store4(high, row, slice + 1u);
+  }
+}
+)";
 
 // A slice of weights is dequantized once and meets four rows of x.
 constexpr char kRows4[] = R"(
@@ -476,6 +585,20 @@ Result<OpPlan> PlanDirect(const KernelRequest& request) {
   return plan;
 }
 
+Result<OpPlan> PlanTurned(const KernelRequest& request) {
+  const Common common = CommonOf(request.call);
+  OpPlan plan;
+  if (common.y.element_count() == 0) return plan;
+  KernelDispatch dispatch = Start(request, common, "linear_turned", kTurned, plan);
+  const int64_t invocations = common.y[0] * DivideUp(common.y[1], 8);
+  // Small workgroups, so that few invocations keep all cores busy.
+  const int64_t threads = invocations < 512 ? 4 : 16;
+  dispatch.consts["threads"] = double(threads);
+  SetGroupGrid(dispatch, request, DivideUp(invocations, threads));
+  plan.dispatches.push_back(std::move(dispatch));
+  return plan;
+}
+
 Result<OpPlan> PlanRows4(const KernelRequest& request) {
   const Common common = CommonOf(request.call);
   OpPlan plan;
@@ -529,6 +652,7 @@ bool AcceptTiled(const KernelRequest& request) {
   return !request.target.is_software && RowsOf(request) > 8 && request.target.max_invocations >= 256 &&
          request.target.max_workgroup_bytes >= 16384;
 }
+bool AcceptTurned(const KernelRequest& request) { return request.target.is_software && RowsOf(request) <= 3; }
 bool AcceptRows4(const KernelRequest& request) { return RowsOf(request) > 1; }
 
 constexpr KernelVariant kVariants[] = {
@@ -537,6 +661,10 @@ constexpr KernelVariant kVariants[] = {
      .what = "many rows: tiles in workgroup memory, weights dequantized once per tile",
      .accepts = AcceptTiled,
      .plan = PlanTiled},
+    {.name = "turned",
+     .what = "few rows on a CPU: activations are turned to meet codes where they lie",
+     .accepts = AcceptTurned,
+     .plan = PlanTurned},
     {.name = "rows4",
      .what = "four outputs and four rows an invocation, without workgroup memory",
      .accepts = AcceptRows4,

@@ -108,8 +108,6 @@ void LowerPackedBytes(const Target& target, LoweredKernel& out) {
         out.uses_packed_dot = true;
         return;
       }
-      // OpenCL C converts vectors of bytes, which compilers for CPUs have instructions for.
-      if (target.language == Language::kOpenClC) return;
       Location at = e->at;
       ExprPtr arithmetic = PackedPolyfill(Builtin(e->builtin), e->args);
       e = std::move(arithmetic);
