@@ -451,52 +451,56 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_id) id :
 }
 )");
 
-// Tiles of 32 along the inner axis, transposed as they are staged: four rows by four elements at a time, so that the inner loop
-// reads four rows of x and four outputs with one load each. Every invocation has 4 x 4 results.
+// Tiles along the inner axis are transposed as they are staged, four rows by four elements at a time, so that the inner loop
+// reads four rows of x and four outputs with one load each. An invocation has 4 or 8 rows by 4 results: with 8, a load from
+// workgroup memory feeds a third more arithmetic.
 constexpr char kTiled[] = R"(
 tensor x[row, inner] : read;
 weights w[output, inner];
 weights bias[output];
 tensor y[row, output] : write;
 const use_bias : bool;
-const row_quads : u32;  // of a tile; 16 slices of outputs
-const threads = 16u * row_quads;
-const x_length = 32u * row_quads;
+const row_threads : u32;  // times 16 for the outputs
+const quads : u32;        // rows of an invocation, in fours: 1 or 2
+const depth : u32;        // of a tile
+const threads = 16u * row_threads;
+const x_quads = row_threads * quads;
+const x_length = depth * x_quads;
+const w_length = depth * 16u;
 var<workgroup> x_tile : array<vec4f, x_length>;
-var<workgroup> w_tile : array<vec4f, 512>;
+var<workgroup> w_tile : array<vec4f, w_length>;
 
-@compute @workgroup_size(16, row_quads)
+@compute @workgroup_size(16, row_threads)
 fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_id) id : vec3u,
         @builtin(local_invocation_index) lane : u32) {
-  let first_row = group.y * row_quads * 4u;
+  let first_row = group.y * x_quads * 4u;
   let first_output = group.x * 64u;
-  var sum0 = vec4f(0.0);
-  var sum1 = vec4f(0.0);
-  var sum2 = vec4f(0.0);
-  var sum3 = vec4f(0.0);
-  for (var k = 0u; k < (w.inner + 31u) / 32u; k++) {
-    for (var task = lane; task < 8u * row_quads; task += threads) {
-      let slice = task % 8u;
-      let quad = task / 8u;
+  const slices = depth / 4u;
+  var sums = array<vec4f, 4u * quads>();
+  for (var k = 0u; k < (w.inner + depth - 1u) / depth; k++) {
+    for (var task = lane; task < slices * x_quads; task += threads) {
+      let slice = task % slices;
+      let quad = task / slices;
       let row = first_row + 4u * quad;
-      let a = x.load4_or_zero(row, 8u * k + slice);
-      let b = x.load4_or_zero(row + 1u, 8u * k + slice);
-      let c = x.load4_or_zero(row + 2u, 8u * k + slice);
-      let d = x.load4_or_zero(row + 3u, 8u * k + slice);
-      let at = 4u * slice * row_quads + quad;
+      let a = x.load4_or_zero(row, slices * k + slice);
+      let b = x.load4_or_zero(row + 1u, slices * k + slice);
+      let c = x.load4_or_zero(row + 2u, slices * k + slice);
+      let d = x.load4_or_zero(row + 3u, slices * k + slice);
+      let at = 4u * slice * x_quads + quad;
       x_tile[at] = vec4f(a.x, b.x, c.x, d.x);
-      x_tile[at + row_quads] = vec4f(a.y, b.y, c.y, d.y);
-      x_tile[at + 2u * row_quads] = vec4f(a.z, b.z, c.z, d.z);
-      x_tile[at + 3u * row_quads] = vec4f(a.w, b.w, c.w, d.w);
+      x_tile[at + x_quads] = vec4f(a.y, b.y, c.y, d.y);
+      x_tile[at + 2u * x_quads] = vec4f(a.z, b.z, c.z, d.z);
+      x_tile[at + 3u * x_quads] = vec4f(a.w, b.w, c.w, d.w);
     }
-    for (var task = lane; task < 128u; task += threads) {
-      let slice = task % 8u;
-      let quad = task / 8u;
+    // From the other end, so that lanes that had no part of x begin.
+    for (var task = threads - 1u - lane; task < 16u * slices; task += threads) {
+      let slice = task % slices;
+      let quad = task / slices;
       let output = first_output + 4u * quad;
-      let a = w.load4_or_zero(output, 8u * k + slice);
-      let b = w.load4_or_zero(output + 1u, 8u * k + slice);
-      let c = w.load4_or_zero(output + 2u, 8u * k + slice);
-      let d = w.load4_or_zero(output + 3u, 8u * k + slice);
+      let a = w.load4_or_zero(output, slices * k + slice);
+      let b = w.load4_or_zero(output + 1u, slices * k + slice);
+      let c = w.load4_or_zero(output + 2u, slices * k + slice);
+      let d = w.load4_or_zero(output + 3u, slices * k + slice);
       let at = 64u * slice + quad;
       w_tile[at] = vec4f(a.x, b.x, c.x, d.x);
       w_tile[at + 16u] = vec4f(a.y, b.y, c.y, d.y);
@@ -504,30 +508,28 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_id) id :
       w_tile[at + 48u] = vec4f(a.w, b.w, c.w, d.w);
     }
     workgroupBarrier();
-    for (var i = 0u; i < 32u; i++) {
-      let a = x_tile[i * row_quads + id.y];
+    for (var i = 0u; i < depth; i++) {
       let b = w_tile[i * 16u + id.x];
-      sum0 += a.x * b;
-      sum1 += a.y * b;
-      sum2 += a.z * b;
-      sum3 += a.w * b;
+      @unroll for (var q = 0u; q < quads; q++) {
+        let a = x_tile[i * x_quads + q * row_threads + id.y];
+        sums[4u * q] += a.x * b;
+        sums[4u * q + 1u] += a.y * b;
+        sums[4u * q + 2u] += a.z * b;
+        sums[4u * q + 3u] += a.w * b;
+      }
     }
     workgroupBarrier();
   }
-  let row = first_row + 4u * id.y;
   let slice = first_output / 4u + id.x;
   if slice >= (y.output + 3u) / 4u { return; }
-  if use_bias {
-    let offset = bias.load4(slice);
-    sum0 += offset;
-    sum1 += offset;
-    sum2 += offset;
-    sum3 += offset;
+  var offset = vec4f(0.0);
+  if use_bias { offset = bias.load4(slice); }
+  @unroll for (var q = 0u; q < quads; q++) {
+    let row = first_row + 4u * (q * row_threads + id.y);
+    @unroll for (var r = 0u; r < 4u; r++) {
+      if row + r < y.row { y.store4(sums[4u * q + r] + offset, row + r, slice); }
+    }
   }
-  if row < y.row { y.store4(sum0, row, slice); }
-  if row + 1u < y.row { y.store4(sum1, row + 1u, slice); }
-  if row + 2u < y.row { y.store4(sum2, row + 2u, slice); }
-  if row + 3u < y.row { y.store4(sum3, row + 3u, slice); }
 }
 )";
 
@@ -639,10 +641,25 @@ Result<OpPlan> PlanTiled(const KernelRequest& request) {
   OpPlan plan;
   if (common.y.element_count() == 0) return plan;
   KernelDispatch dispatch = Start(request, common, "linear_tiled", kTiled, plan);
-  const uint32_t row_quads = common.x[0] > 32 ? 16 : common.x[0] > 16 ? 8 : 4;
-  dispatch.consts["row_quads"] = row_quads;
-  dispatch.workgroups[0] = uint32_t(DivideUp(common.y[1], 64));
-  dispatch.workgroups[1] = uint32_t(DivideUp(common.y[0], 4 * row_quads));
+  // The largest tile that still gives a large GPU a few workgroups for each of its cores.
+  struct Tile {
+    uint32_t row_threads, quads, depth;
+    int64_t enough;
+  };
+  constexpr Tile kTiles[] = {{16, 2, 16, 256}, {16, 1, 32, 192}, {8, 1, 32, 0}};
+  const int64_t rows = common.x[0], columns = DivideUp(common.y[1], 64);
+  Tile tile = {4, 1, 32, 0};
+  if (rows > 16) {
+    for (const Tile& candidate : kTiles) {
+      tile = candidate;
+      if (columns * DivideUp(rows, 4 * candidate.row_threads * candidate.quads) >= candidate.enough) break;
+    }
+  }
+  dispatch.consts["row_threads"] = tile.row_threads;
+  dispatch.consts["quads"] = tile.quads;
+  dispatch.consts["depth"] = tile.depth;
+  dispatch.workgroups[0] = uint32_t(columns);
+  dispatch.workgroups[1] = uint32_t(DivideUp(rows, 4 * tile.row_threads * tile.quads));
   plan.dispatches.push_back(std::move(dispatch));
   return plan;
 }

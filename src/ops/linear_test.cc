@@ -36,6 +36,9 @@ OP_TEST(linear,
             {.name = "k5120", .inputs = {Tensor({1, 5120}), Weights({3, 5120}, DType::kQ4_0)}, .terms = 5120},
             {.name = "tile_and_one", .inputs = {Tensor({65, 32}), Weights({66, 32}, DType::kQ4_0), Weights({66})}, .terms = 32},
             {.name = "short_tile", .inputs = {Tensor({17, 64}), Weights({67, 64}, DType::kQ8_0)}, .terms = 64},
+            // As many results as the larger tiles want.
+            {.name = "tiles_of_64_rows", .inputs = {Tensor({17, 5}), Weights({12287, 5}), Weights({12287})}, .terms = 5},
+            {.name = "tiles_of_128_rows", .inputs = {Tensor({129, 5}), Weights({8191, 5}), Weights({8191})}, .terms = 5},
             {.name = "rows9", .inputs = {Tensor({9, 36}), Weights({10, 36}), Weights({10})}, .terms = 36},
             {.name = "activations_as_weights", .inputs = {Tensor({9, 12}), Tensor({6, 12})}, .terms = 12},
         });
