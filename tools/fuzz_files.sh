@@ -1,7 +1,7 @@
 #!/bin/sh
 # tools/fuzz_files.sh [runs=N | SECONDS] [FORMAT...]: fuzzes the readers of model files (tflite, gguf, safetensors; all of them
 # where none is named) under AddressSanitizer and UBSan, one after another, by default 10 million inputs each. They begin with small
-# golden and made-up files; inputs that crash are kept in build/fuzz/crashes. CI runs a minute of each.
+# golden and made-up files; inputs that crash are kept in build/fuzz/crashes.
 set -eu
 cd "$(dirname "$0")/.."
 amount=${1:-runs=10000000}
