@@ -138,6 +138,15 @@ def package_folder(package, into):
     return os.path.join(into, package.replace("/", "_").replace(":", "_"))
 
 
+def resume_option():
+    """pip 25.1 and later go on with a connection that breaks; older ones begin that package again."""
+    try:
+        import pip
+        return ["--resume-retries", "10"] if tuple(int(n) for n in pip.__version__.split(".")[:2]) >= (25, 1) else []
+    except (ImportError, ValueError):
+        return []
+
+
 def download(package, into, progress=False):
     """Fetch one package file with its registry's own client; returns a zipfile or tarfile."""
     kind, spec = package.split(":", 1)
@@ -148,7 +157,7 @@ def download(package, into, progress=False):
         os.remove(arrived[0])
         arrived = []
     if not arrived:
-        quiet = ["--progress-bar", "on"] if progress else ["-q"]
+        quiet = ["--progress-bar", "on", *resume_option()] if progress else ["-q"]
         if kind == "pip":
             cmd = [sys.executable, "-m", "pip", "download", *quiet, "--disable-pip-version-check", *PIP_ARGS, "-d", folder, spec]
         else:

@@ -8,3 +8,8 @@ install(TARGETS leeway RUNTIME)
 target_compile_definitions(leeway_cli PRIVATE LEEWAY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 include(GNUInstallDirs)
 install(FILES tools/fetch_models.py DESTINATION "${CMAKE_INSTALL_DATADIR}/leeway")
+if(LEEWAY_TESTS)
+  add_test(NAME cli.PullNamesTheModelsThatItKnows COMMAND leeway pull nothing --into "${PROJECT_BINARY_DIR}/pulled")
+  set_tests_properties(cli.PullNamesTheModelsThatItKnows
+                       PROPERTIES PASS_REGULAR_EXPRESSION "there is no model nothing; the language models are gemma3-270m, smollm2-135m")
+endif()

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -67,6 +68,8 @@ int Pull(const std::string& name, const std::string& into) {
                  StrCat("python3 cannot be started (", std::strerror(failed), "); fetching models needs Python 3 with pip.")},
                 false);
   }
+  // Ctrl-C reaches both; the script says what is kept, and this command waits for it.
+  std::signal(SIGINT, SIG_IGN);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
   if (WIFEXITED(status)) return WEXITSTATUS(status) == 0 ? kDone : WEXITSTATUS(status) == 2 ? kUsage : kFailed;
