@@ -59,7 +59,7 @@ InferredTypes Infer(const OpCall& call) {
 Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::span<HostTensor> outputs) {
   const Shape &shape = inputs[0].shape(), &cache = inputs[1].shape();
   const std::vector<float> q = inputs[0].ToF32(), k = inputs[1].ToF32(), v = inputs[2].ToF32();
-  const Step step = StepOf(inputs[3]);
+  const RowPositions step = StepOf(inputs[3]);
   const int64_t rows = shape[0], heads = shape[1], size = shape[2], slots = cache[1], group = heads / cache[0];
   const int64_t window = call.attrs.GetInt("window");
   const double scale = call.attrs.GetFloat("scale", 1), softcap = call.attrs.GetFloat("softcap", 0);

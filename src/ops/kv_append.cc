@@ -35,7 +35,7 @@ InferredTypes Infer(const OpCall& call) {
 Status Reference(const OpCall&, std::span<const HostTensor> inputs, std::span<HostTensor> outputs) {
   HostTensor& cache = outputs[0];
   const HostTensor& x = inputs[1];
-  const Step step = StepOf(inputs[2]);
+  const RowPositions step = StepOf(inputs[2]);
   const int64_t heads = cache.shape()[0], slots = cache.shape()[1], size = cache.shape()[2], rows = x.shape()[0];
   for (int64_t row = 0; row < ValidRows(step, rows, false); ++row) {
     const int64_t slot = (step.position + row) % slots;

@@ -83,7 +83,7 @@ double Gumbel(uint32_t hash) {
 Status Reference(const OpCall&, std::span<const HostTensor> inputs, std::span<HostTensor> outputs) {
   std::vector<float> logits = inputs[0].ToF32();
   HostTensor &tokens = outputs[0], &step_tensor = outputs[1];
-  const Step step = StepOf(step_tensor);
+  const RowPositions step = StepOf(step_tensor);
   if (step.count <= 0) return {};
   const int64_t n = step.position + step.count, context = tokens.element_count() - 1;
   const std::vector<float> sampler = inputs[3].ToF32();

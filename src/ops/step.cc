@@ -11,7 +11,7 @@ Status ExpectStep(const OpCall& call, const char* op, size_t i) {
   return {};
 }
 
-Step StepOf(const HostTensor& step) {
+RowPositions StepOf(const HostTensor& step) {
   return {int64_t(step.Get(int64_t(StepField::kPosition))), int64_t(step.Get(int64_t(StepField::kCount)))};
 }
 

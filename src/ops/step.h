@@ -16,17 +16,17 @@ enum class StepField { kPosition = 0, kCount = 1, kUser = 2, kStopped = 3 };
 // Input `i` is i32[8].
 Status ExpectStep(const OpCall& call, const char* op, size_t i);
 
-struct Step {
+struct RowPositions {
   int64_t position = 0, count = 0;
 };
-Step StepOf(const HostTensor& step);
+RowPositions StepOf(const HostTensor& step);
 
 // The attribute `last` of operators whose rows have positions: false, row r is the run's row r; true, the rows are the last
 // valid ones of the run.
 inline constexpr const char* kLastRowsDoc = "The rows are the last valid ones of the run, not its first.";
-inline int64_t FirstPosition(const Step& step, int64_t rows, bool last) {
+inline int64_t FirstPosition(const RowPositions& step, int64_t rows, bool last) {
   return last ? step.position + step.count - rows : step.position;
 }
-inline int64_t ValidRows(const Step& step, int64_t rows, bool last) { return last ? rows : std::min(step.count, rows); }
+inline int64_t ValidRows(const RowPositions& step, int64_t rows, bool last) { return last ? rows : std::min(step.count, rows); }
 
 }  // namespace leeway
