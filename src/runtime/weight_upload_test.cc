@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <random>
 
 #include "base/strings.h"
 #include "runtime/check.h"
+#include "runtime/device_plan.h"
 #include "runtime/test_devices.h"
 #include "shader/interpret.h"
 #include "tensor/block_pack.h"
@@ -174,6 +177,70 @@ TEST(QuantizedConstants, GraphsRunOnDevices) {
     ASSERT_TRUE(report.ok()) << report.error().message;
     EXPECT_EQ(report->nodes.size(), 5u);
     EXPECT_EQ(report->first_difference, -1);
+  }
+}
+
+// A matrix that is larger than a binding is bound in parts, cut between rows.
+TEST(QuantizedConstants, LargeOnesAreBoundInParts) {
+  ThreadPool pool(2);
+  ProgramCache cache("");
+  const HostTensor w = RandomBlocks(DType::kQ8_0, {200, 64}, 6);
+  std::vector<float> x(64);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = float(i % 7) / 4 - 0.7f;
+  const std::vector<float> weights = w.ToF32();
+  std::vector<double> expected(200, 0.0);
+  double largest = 0;
+  for (size_t o = 0; o < 200; ++o) {
+    for (size_t i = 0; i < 64; ++i) expected[o] += double(weights[o * 64 + i]) * x[i];
+    largest = std::max(largest, std::abs(expected[o]));
+  }
+  for (const std::string& name : TestDevices()) {
+    SCOPED_TRACE(name);
+    auto opened = OpenDevice(name, {});
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    Device& device = **opened;
+    Graph graph;
+    auto add_value = [&](const char* label, Shape shape) {
+      Value value;
+      value.name = label;
+      value.type = {DType::kF32, shape};
+      return graph.AddValue(std::move(value));
+    };
+    const ValueId input = add_value("x", {1, 64}), output = add_value("y", {1, 200});
+    Node node;
+    node.name = "linear";
+    node.op = FindOp("linear");
+    node.inputs = {input, graph.AddConstant("w", w)};
+    node.outputs = {output};
+    graph.nodes.push_back(std::move(node));
+    graph.inputs = {input};
+    graph.outputs = {output};
+    // Room for 64 rows of quants and for all factors.
+    DeviceInfo info = device.info();
+    info.target.storage.max_binding_bytes = 5000;
+    PlanOptions options;
+    options.require_gpu = true;
+    auto plan = MakePlan(std::move(graph), &info, options, pool);
+    ASSERT_TRUE(plan.ok()) << plan.error().message;
+    int parts = 0;
+    for (const PlanResource& resource : plan->resources) {
+      if (resource.piece == AssembledDispatch::Source::Piece::kQuants) parts = resource.placement.part_count();
+    }
+    EXPECT_EQ(parts, 4);
+    auto objects = DevicePlan::Make(*plan, device, cache, pool, nullptr);
+    ASSERT_TRUE(objects.ok()) << objects.error().message;
+    ASSERT_TRUE((*objects)->Write(device, plan->value_resource[size_t(input)], std::as_bytes(std::span(x))).ok());
+    for (const auto& step : (*objects)->recordings) {
+      for (const auto& recording : step) ASSERT_TRUE(device.Submit(*recording, {}).ok());
+    }
+    const ResourceLocation& at = (*objects)->locations[size_t(plan->value_resource[size_t(output)])];
+    auto event = device.Read({{at.buffer, at.offset_bytes, 800}}, [&](auto read) {
+      ASSERT_TRUE(read.ok()) << read.error().message;
+      const auto* y = reinterpret_cast<const float*>((*read)[0].data());
+      for (size_t o = 0; o < 200; ++o) EXPECT_NEAR(y[o], expected[o], 1e-4 * largest) << "row " << o;
+    });
+    ASSERT_TRUE(event.ok());
+    EXPECT_TRUE(device.Wait(*event).ok());
   }
 }
 
