@@ -114,6 +114,9 @@ void TakeApart(DType dtype, const uint8_t* b, Parts& p) {
   CHECK(false && "not a block-quantized type");
 }
 
+// Where the codes of a block begin if they are already what the format wants; 0: they are not.
+size_t ReadyCodes(DType dtype) { return dtype == DType::kQ4_0 || dtype == DType::kQ8_0 ? 2 : dtype == DType::kQ4_1 ? 4 : 0; }
+
 }  // namespace
 
 BlockFormat BlockFormatOf(DType dtype, bool f16_factors) {
@@ -175,6 +178,14 @@ void PackBlocks(DType dtype, std::span<const std::byte> blocks, const BlockForma
       factors_to += 4;
     }
   };
+  if (const size_t ready = ReadyCodes(dtype)) {
+    const size_t code_bytes = block_bytes - ready;
+    for (size_t block = 0; block < count; ++block, from += block_bytes, to += code_bytes) {
+      std::memcpy(to, from + ready, code_bytes);
+      for (size_t at = 0; at < ready; at += 2) put_factor(Half(from + at));
+    }
+    return;
+  }
   Parts parts;
   for (size_t block = 0; block < count; ++block, from += block_bytes) {
     TakeApart(dtype, from, parts);
