@@ -7,6 +7,8 @@
 //   tiled     for many rows: tiles of 32 queries (rows x heads of one cache head) by 32 keys, online softmax
 //   split     for few rows: the positions of a row and cache head are shared out to workgroups, which serve all query heads of
 //             the cache head; a second dispatch merges
+//   scores    no barriers: scores of all positions into memory, then weights, then sums, a dispatch each; nothing is kept in
+//             arrays of an invocation, which compilers of CPU devices make slow code of, slowly
 //   direct    one invocation per row, head and share of the positions, no barriers; any shape, any target
 // All loops over positions end at the position that `step` says, not at the number of slots.
 #include <algorithm>
@@ -232,6 +234,76 @@ fn main(@builtin(workgroup_id) at : vec3u, @builtin(local_invocation_index) lane
   y.store4(sum * select(0.0, 1.0 / total, total > 0.0), row, head, slice);
 }
 )";
+
+constexpr auto kScores = JoinTexts(kCommon, R"(
+tensor scores[row, head, position] : write as u32;
+const columns : u32;
+
+@compute @workgroup_size(16)
+fn main(@builtin(workgroup_id) at : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = (at.y * groups_per_row + at.x) * 16u + lane;
+  if (index >= q.row * q.head * columns) { return; }
+  let head = index / columns % q.head;
+  let row = index / (columns * q.head);
+  let position = first_position() + row;
+  let first = first_visible(position);
+  let count = select(0u, position + 1u - first, row < valid_rows());
+  // No compiler knows this bound, so none unrolls what depends on it.
+  let bound = slices + index / (q.row * q.head * columns);
+  for (var p = index % columns; p < count; p += columns) {
+    let slot = (first + p) % k.slot;
+    var sum = vec4f(0.0);
+    for (var s = 0u; s < bound; s++) { sum += q.load4(row, head, s) * k.load4(head / group, slot, s); }
+    scores.store(bitcast<u32>(capped(scale * sum4(sum))), row, head, p);
+  }
+}
+)");
+
+constexpr auto kWeights = JoinTexts(kCommon, R"(
+tensor scores[row, head, position] : read_write as u32;
+tensor factors[row, head] : write as u32;
+
+@compute @workgroup_size(4)
+fn main(@builtin(workgroup_id) at : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = (at.y * groups_per_row + at.x) * 4u + lane;
+  if (index >= scores.row * scores.head) { return; }
+  let head = index % scores.head;
+  let row = index / scores.head;
+  let position = first_position() + row;
+  let count = select(0u, position + 1u - first_visible(position), row < valid_rows());
+  var largest = nothing;
+  for (var p = 0u; p < count; p++) { largest = max(largest, bitcast<f32>(scores.load(row, head, p))); }
+  var total = 0.0;
+  for (var p = 0u; p < count; p++) {
+    let weight = exp(bitcast<f32>(scores.load(row, head, p)) - largest);
+    scores.store(bitcast<u32>(weight), row, head, p);
+    total += weight;
+  }
+  factors.store(bitcast<u32>(select(0.0, 1.0 / total, total > 0.0)), row, head);
+}
+)");
+
+constexpr auto kSums = JoinTexts(kCommon, R"(
+tensor scores[row, head, position] : read as u32;
+tensor factors[row, head] : read as u32;
+
+@compute @workgroup_size(16)
+fn main(@builtin(workgroup_id) at : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = (at.y * groups_per_row + at.x) * 16u + lane;
+  if (index >= y.row * y.head * slices) { return; }
+  let slice = index % slices;
+  let head = index / slices % y.head;
+  let row = index / (slices * y.head);
+  let position = first_position() + row;
+  let first = first_visible(position);
+  let count = select(0u, position + 1u - first, row < valid_rows());
+  var sum = vec4f(0.0);
+  for (var p = 0u; p < count; p++) {
+    sum += v.load4(head / group, (first + p) % v.slot, slice) * bitcast<f32>(scores.load(row, head, p));
+  }
+  y.store4(sum * bitcast<f32>(factors.load(row, head)), row, head, slice);
+}
+)");
 
 constexpr auto kSplit = JoinTexts(kCommon, JoinTexts(kParts, R"(
 const lanes_per_position : u32;
@@ -478,6 +550,11 @@ fn main(@builtin(workgroup_id) at : vec3u, @builtin(local_invocation_id) id : ve
 }
 )");
 
+int64_t VisibleSpan(const OpCall& call) {
+  const int64_t window = call.attrs.GetInt("window"), slots = InputShape(call, 1)[1];
+  return window > 0 ? std::min(window, slots) : slots;
+}
+
 enum class Variant { kTiled, kSplit, kDirect };
 
 template <Variant variant>
@@ -487,7 +564,7 @@ Result<OpPlan> Plan(const KernelRequest& request) {
   OpPlan plan;
   if (q.element_count() == 0) return plan;
   const int64_t window = call.attrs.GetInt("window");
-  const int64_t span = window > 0 ? std::min(window, cache[1]) : cache[1], group = q[1] / cache[0];
+  const int64_t span = VisibleSpan(call), group = q[1] / cache[0];
   KernelDispatch dispatch{.stores_result = true};
   dispatch.consts = {{"scale", call.attrs.GetFloat("scale", 1)},
                      {"window", double(window)},
@@ -544,6 +621,57 @@ Result<OpPlan> Plan(const KernelRequest& request) {
   return plan;
 }
 
+Result<OpPlan> PlanScores(const KernelRequest& request) {
+  const OpCall& call = request.call;
+  const Shape& q = InputShape(call, 0);
+  OpPlan plan;
+  if (q.element_count() == 0) return plan;
+  const int64_t span = VisibleSpan(call), units = q[0] * q[1];
+  // As bits, so that they are never narrow.
+  plan.tensors = {{.type = {DType::kU32, Shape{q[0], q[1], span}}}, {.type = {DType::kU32, Shape{q[0], q[1]}}}};
+  const TensorArgument scores{.name = "scores", .kind = TensorArgument::Kind::kPlan, .index = 0};
+  const TensorArgument factors{.name = "factors", .kind = TensorArgument::Kind::kPlan, .index = 1};
+  const TensorArgument y = OutputArgument("y", 0, q, ReshapeMap(call.outputs[0].shape, q));
+  const TensorArgument query = InputArgument("q", 0), k = InputArgument("k", 1), v = InputArgument("v", 2),
+                       run = InputArgument("run", 3);
+  // Invocations for a row and head share its positions, of which there may be few or many.
+  const int64_t columns = std::clamp<int64_t>(4096 / units, 1, std::min<int64_t>(span, 256));
+  const double flops = 2.0 * double(q.element_count()) * double(span);
+  struct Part {
+    const char* name;
+    std::string_view text;
+    std::vector<TensorArgument> tensors;
+    int64_t workgroups;
+    bool stores_result;
+  };
+  const Part parts[] = {
+      {"attention_scores", kScores.data(), {query, k, run, scores}, DivideUp(units * columns, 16), false},
+      {"attention_weights", kWeights.data(), {query, k, run, scores, factors}, DivideUp(units, 4), false},
+      {"attention_sums", kSums.data(), {query, k, v, run, scores, factors, y}, DivideUp(units * Slices(q[2]), 16), true}};
+  for (const Part& part : parts) {
+    KernelDispatch dispatch{.kernel_name = part.name, .kernel_text = part.text, .stores_result = part.stores_result};
+    dispatch.tensors = part.tensors;
+    dispatch.consts = {{"scale", call.attrs.GetFloat("scale", 1)},
+                       {"window", double(call.attrs.GetInt("window"))},
+                       {"softcap", call.attrs.GetFloat("softcap", 0)},
+                       {"last", double(call.attrs.GetBool("last"))},
+                       {"columns", double(columns)}};
+    if (part.tensors.size() != 4) dispatch.consts.erase("columns");
+    dispatch.flops = part.tensors.size() == 5 ? 0 : flops;
+    SetGroupGrid(dispatch, request, part.workgroups);
+    plan.dispatches.push_back(std::move(dispatch));
+  }
+  return plan;
+}
+
+// As far as the scores take no more than 32 MiB.
+bool AcceptScores(const KernelRequest& request) {
+  const Shape& q = InputShape(request.call, 0);
+  return q[0] * q[1] * VisibleSpan(request.call) <= (8 << 20);
+}
+
+bool AcceptDirect(const KernelRequest& request) { return !request.target.is_software || !AcceptScores(request); }
+
 bool AcceptTiled(const KernelRequest& request) {
   const Shape &q = InputShape(request.call, 0), &cache = InputShape(request.call, 1);
   return !request.target.is_software && q[0] >= 4 && q[2] % 64 == 0 && q[2] <= 512 && q[1] / cache[0] <= 32;
@@ -560,9 +688,13 @@ constexpr KernelVariant kVariants[] = {
      .what = "the positions of a row are shared out to workgroups",
      .accepts = AcceptSplit,
      .plan = Plan<Variant::kSplit>},
+    {.name = "scores",
+     .what = "scores, weights and sums in a dispatch each, without barriers",
+     .accepts = AcceptScores,
+     .plan = PlanScores},
     {.name = "direct",
      .what = "one invocation per row, head and share of the positions",
-     .accepts = AcceptAlways,
+     .accepts = AcceptDirect,
      .plan = Plan<Variant::kDirect>},
 };
 constexpr OpKernels kKernels = {.variants = kVariants};
