@@ -45,5 +45,6 @@ void AddInspectCommand(CLI::App& app, Action& run);
 void AddCheckCommand(CLI::App& app, Action& run);
 void AddBenchCommand(CLI::App& app, Action& run);
 void AddPullCommand(CLI::App& app, Action& run);
+void AddTokenizeCommand(CLI::App& app, Action& run);
 
 }  // namespace leeway::cli

@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   AddCheckCommand(app, action);
   AddBenchCommand(app, action);
   AddPullCommand(app, action);
+  AddTokenizeCommand(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) { return app.exit(error) == 0 ? kDone : kUsage; }
