@@ -9,6 +9,7 @@
 #include "base/strings.h"
 #include "cli/common.h"
 #include "cli/inputs.h"
+#include "cli/llm_reports.h"
 #include "device/measure.h"
 
 namespace leeway::cli {
@@ -23,6 +24,7 @@ struct BenchArguments {
   int runs = 50, warmup = 10, profiles = 5;
   double seconds = 10;
   bool as_json = false, kernels = false, no_roofline = false;
+  LlmBenchArguments llm;
 };
 
 double Since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
@@ -32,6 +34,15 @@ double At(const std::vector<double>& sorted, double share) {
 }
 
 int Bench(const BenchArguments& a) {
+  if (llm::Engine::IsLanguageModel(a.load.model)) {
+    LlmBenchArguments arguments = a.llm;
+    arguments.load = ToLlmArguments(a.load);
+    arguments.load.context = a.llm.context;
+    arguments.as_json = a.as_json;
+    arguments.kernels = a.kernels;
+    arguments.no_roofline = a.no_roofline;
+    return BenchLlm(arguments);
+  }
   const auto load_start = Clock::now();
   const CompileOptions options = ToCompileOptions(a.load);
   Result<CompiledModel> model = CompiledModel::FromFile(a.load.model, options);
@@ -188,6 +199,19 @@ void AddBenchCommand(CLI::App& app, Action& run) {
       ->check(CLI::PositiveNumber);
   command->add_flag("--kernels", a->kernels, "A line for each dispatch");
   command->add_flag("--no-roofline", a->no_roofline, "Do not measure the device's own bandwidth and arithmetic");
+  command->add_option("-p,--prefill", a->llm.prompt, "Language models: tokens of the prompt (default 512)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("-n,--decode", a->llm.decode, "Language models: tokens to generate (default 128)")
+      ->check(CLI::Range(2, INT32_MAX));
+  command->add_option("-c,--context", a->llm.context, "Language models: room for tokens (default 640)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--repeats", a->llm.repeats, "Language models: how often (default 3)")->check(CLI::PositiveNumber);
+  command->add_option("--in-flight", a->llm.in_flight, "Language models: steps under way in the pipelined mode (default 4)")
+      ->check(CLI::Range(1, 4));
+  command->add_option("--chunks", a->llm.chunk_rows, "Language models: tokens of a prompt that are taken in at a time")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--no-cold-start", a->llm.no_cold_start, "Language models: load only once, with what the cache holds");
   command->add_flag("--json", a->as_json, "Print JSON");
   command->callback([&run, a] { run = [a] { return Bench(*a); }; });
 }

@@ -11,10 +11,7 @@ namespace leeway::cli {
 using nlohmann::json;
 
 void AddLoadArguments(CLI::App& command, LoadArguments& a) {
-  command
-      .add_option("model", a.model,
-                  "The .tflite file (inspect: also a language model, a .gguf file or a folder of safetensors)")
-      ->required();
+  command.add_option("model", a.model, "The model: a .tflite file, or a language model where the command takes it")->required();
   command.add_option("-d,--device", a.device,
                      "webgpu, opencl, cpu; with an index or a part of the name, as in webgpu:1 or webgpu:SwiftShader. "
                      "Default: the best GPU, else the fastest software device");

@@ -46,5 +46,7 @@ void AddCheckCommand(CLI::App& app, Action& run);
 void AddBenchCommand(CLI::App& app, Action& run);
 void AddPullCommand(CLI::App& app, Action& run);
 void AddTokenizeCommand(CLI::App& app, Action& run);
+void AddChatCommand(CLI::App& app, Action& run);
+void AddGenerateCommand(CLI::App& app, Action& run);
 
 }  // namespace leeway::cli

@@ -5,7 +5,7 @@
 
 #include "base/strings.h"
 #include "cli/common.h"
-#include "cli/inspect_llm.h"
+#include "cli/llm_reports.h"
 
 namespace leeway::cli {
 namespace {
@@ -16,7 +16,7 @@ struct InspectArguments {
   LoadArguments load;
   bool as_json = false, before = false, after = false, placement = false, memory = false, plan = false;
   std::string svg;
-  int kernel = -1;
+  int kernel = -1, context = 0;
   bool all_kernels = false;
   std::string target;
 };
@@ -43,7 +43,11 @@ std::string PlacementText(const CompiledModel& model) {
 }
 
 int Inspect(const InspectArguments& a) {
-  if (LlmFile::LooksLikeIt(a.load.model)) return InspectLlmFile(a.load.model, a.as_json);
+  if (llm::Engine::IsLanguageModel(a.load.model)) {
+    LlmArguments load = ToLlmArguments(a.load);
+    load.context = a.context;
+    return InspectLlm(load, a.plan, a.as_json);
+  }
   Result<CompiledModel> model = CompiledModel::FromFile(a.load.model, ToCompileOptions(a.load));
   if (!model.ok()) return Fail(model.error(), a.as_json);
 
@@ -159,6 +163,7 @@ void AddInspectCommand(CLI::App& app, Action& run) {
   command->add_option("--svg", a->svg, "Write the memory plan as a picture to this file");
   command->add_option("--kernel", a->kernel, "The shader text of dispatch N of the launch plan")->check(CLI::NonNegativeNumber);
   command->add_flag("--kernels", a->all_kernels, "The shader texts of all dispatches");
+  command->add_option("-c,--context", a->context, "Language models: tokens to have room for")->check(CLI::NonNegativeNumber);
   command->add_option("--target", a->target, "Language of the shader text (default: the device's)")
       ->check(CLI::IsMember({"wgsl", "opencl", "glsl", "msl", "kernel"}));
   command->callback([&run, a] { run = [a] { return Inspect(*a); }; });

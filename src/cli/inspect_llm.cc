@@ -140,15 +140,4 @@ std::string LlmFileText(const LlmFile& file) {
   return text;
 }
 
-int InspectLlmFile(const std::string& path, bool as_json) {
-  const auto file = LlmFile::Open(path);
-  if (!file.ok()) return Fail(file.error(), as_json);
-  if (as_json) {
-    PrintJson(LlmFileReport(**file));
-  } else {
-    std::fputs(LlmFileText(**file).c_str(), stdout);
-  }
-  return kDone;
-}
-
 }  // namespace leeway::cli

@@ -11,6 +11,5 @@ namespace leeway::cli {
 // Format, architecture, configuration without the long arrays, tensors, bytes by element type.
 nlohmann::json LlmFileReport(const LlmFile& file);
 std::string LlmFileText(const LlmFile& file);
-int InspectLlmFile(const std::string& path, bool as_json);
 
 }  // namespace leeway::cli

@@ -19,6 +19,8 @@ int main(int argc, char** argv) {
   AddBenchCommand(app, action);
   AddPullCommand(app, action);
   AddTokenizeCommand(app, action);
+  AddChatCommand(app, action);
+  AddGenerateCommand(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) { return app.exit(error) == 0 ? kDone : kUsage; }

@@ -45,7 +45,7 @@ void JoinSides(const Graph& graph, std::vector<NodeSide>& sides) {
   }
 }
 
-std::vector<Step> MakeSteps(const Graph& graph, std::span<const NodeSide> sides) {
+std::vector<PlacementStep> MakeSteps(const Graph& graph, std::span<const NodeSide> sides) {
   const size_t count = graph.nodes.size();
   std::vector<std::vector<int>> writers(graph.values.size());
   for (size_t n = 0; n < count; ++n) {
@@ -79,11 +79,11 @@ std::vector<Step> MakeSteps(const Graph& graph, std::span<const NodeSide> sides)
   }
 
   std::vector<bool> done(count, false);
-  std::vector<Step> steps;
+  std::vector<PlacementStep> steps;
   size_t done_count = 0;
   bool on_gpu = count == 0 || sides[0].on_gpu;
   while (done_count < count) {
-    Step step{.on_gpu = on_gpu, .nodes = {}};
+    PlacementStep step{.on_gpu = on_gpu, .nodes = {}};
     // One sweep in graph order takes all that this side can do: a node comes after those that it waits for.
     for (size_t n = 0; n < count; ++n) {
       if (done[n] || sides[n].on_gpu != on_gpu || waiting[n] > 0) continue;

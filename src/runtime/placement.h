@@ -15,7 +15,7 @@ struct NodeSide {
 };
 
 // A stretch of a run on one side. Nodes are in an order in which they can run.
-struct Step {
+struct PlacementStep {
   bool on_gpu = true;
   std::vector<int> nodes;
 };
@@ -27,7 +27,7 @@ bool IsExcluded(const Graph& graph, int node, std::span<const std::string> patte
 void JoinSides(const Graph& graph, std::vector<NodeSide>& sides);
 
 // Nodes are reordered only where that saves a change of sides.
-std::vector<Step> MakeSteps(const Graph& graph, std::span<const NodeSide> sides);
+std::vector<PlacementStep> MakeSteps(const Graph& graph, std::span<const NodeSide> sides);
 
 // An error that names all nodes on the CPU, with the reasons; fine if there are none.
 Status RequireAllOnGpu(const Graph& graph, std::span<const NodeSide> sides);

@@ -36,7 +36,7 @@ std::vector<NodeSide> Sides(const std::string& letters) {
   return sides;
 }
 
-std::string Text(const std::vector<Step>& steps) {
+std::string Text(const std::vector<PlacementStep>& steps) {
   std::string text;
   for (const auto& step : steps) {
     text += step.on_gpu ? "g:" : "c:";

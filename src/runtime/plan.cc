@@ -459,7 +459,7 @@ class Planner {
   // ---- The run -----------------------------------------------------------------------------------------------------------
 
   void MakeRun() {
-    for (const Step& step : MakeSteps(plan_.graph, sides_)) {
+    for (const PlacementStep& step : MakeSteps(plan_.graph, sides_)) {
       PlanStep planned;
       planned.on_gpu = step.on_gpu;
       planned.nodes = step.nodes;
