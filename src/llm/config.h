@@ -89,7 +89,7 @@ Result<LlmModel> MakeModel(ModelFile file);
 
 // Bytes by category. Activations are the planner's.
 struct MemoryEstimate {
-  int64_t weights = 0;     // as in the file
+  int64_t weights = 0;
   int64_t embeddings = 0;  // the table of tokens, which may also be the head; not in `weights`
   int64_t kv_cache = 0;
   int64_t states = 0;  // tokens, step, sampler
