@@ -45,7 +45,11 @@ struct EngineOptions {
   // Loading fails with kOutOfMemory, before anything is allocated, where engine and one session would need more device memory
   // than this. 0: no limit.
   uint64_t memory_limit_bytes = 0;
-  bool f32_cache = false;  // the KV cache is never narrower than f32
+  bool f32_cache = false;         // the KV cache is never narrower than f32
+  bool int8_activations = false;  // decoding multiplies with activations in 8 bits where kernels of the device can
+  // Whether steps of decoding are fused to few dispatches where kernels of the device can. Not set: on all but software
+  // devices.
+  std::optional<bool> fuse_decoding;
 
   std::optional<std::string> cache_folder;      // as CompileOptions has it
   std::vector<std::string> excluded_nodes;      // as CompileOptions has it
@@ -164,6 +168,7 @@ struct GenerateResult {
 // What a run of one token costs, for benchmarks.
 struct StageReport {
   int rows = 0;
+  bool only_greedy = false;  // chooses the most likely token whatever a session's settings are: for sessions that want that
   int dispatches = 0, submissions = 0, nodes_on_cpu = 0;
   uint64_t weights_read_bytes = 0;  // of constants that a run reads, each once
   double flops = 0;
@@ -194,7 +199,7 @@ class Engine {
   uint64_t device_bytes() const;  // what is allocated now
   DeviceSummary device() const;
   const EngineReport& load_report() const;
-  // The plans, the one for a single token first.
+  // The plans, those for a single token first; of these the one for greedy sessions, if there is one.
   std::vector<StageReport> stages() const;
   // The launch plan of one of them for people.
   Result<std::string> PlanText(int rows) const;
@@ -256,7 +261,8 @@ class Session {
   Status Restore(std::span<const std::byte> bytes);
 
   // Milliseconds of each dispatch of one run of the single-token plan, at the present position and without moving on; empty
-  // where the device has no timestamps. The order is that of StageReport::kernels.
+  // where the device has no timestamps. The order is that of StageReport::kernels of the first plan, or of the first that is
+  // not only_greedy where the session's settings are not greedy.
   Result<std::vector<double>> ProfileDecode();
 
   struct State;  // internal

@@ -19,8 +19,11 @@ void AddLlmArguments(CLI::App& command, LlmArguments& a) {
       "-d,--device", a.device,
       "webgpu, opencl, cpu; with an index or a part of the name, as in webgpu:1. Default: the best GPU, else the "
       "fastest software device");
-  command.add_option("--precision", a.precision, "f32, or f16: activations stored as halves, sums in f32")
-      ->check(CLI::IsMember({"f32", "f16"}));
+  command
+      .add_option("--precision", a.precision,
+                  "f32; f16: activations stored as halves, sums in f32; int8: decoding with activations in 8 bits where it can")
+      ->check(CLI::IsMember({"f32", "f16", "int8"}));
+  command.add_option("--fuse-decoding", a.fuse_decoding, "Few dispatches a token: true or false (default: by device)");
   command.add_option("-c,--context", a.context, "Tokens that a conversation can have (default 4096, or what the model allows)")
       ->check(CLI::NonNegativeNumber);
   command.add_option("--chunks", a.chunk_rows, "How many tokens of a prompt are taken in at a time, one or more sizes")
@@ -41,6 +44,8 @@ llm::EngineOptions ToEngineOptions(const LlmArguments& a) {
   llm::EngineOptions options;
   options.device = a.device;
   options.precision = a.precision == "f16" ? Precision::kF16 : Precision::kF32;
+  options.int8_activations = a.precision == "int8";
+  options.fuse_decoding = a.fuse_decoding;
   options.context = a.context;
   options.chunk_rows = a.chunk_rows;
   options.memory_limit_bytes = uint64_t(a.memory_limit_mb) * 1'000'000;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct LlmArguments {
   std::vector<int> chunk_rows;
   int context = 0, threads = 0, memory_limit_mb = 0;
   bool no_cache = false, f32_cache = false, verbose = false;
+  std::optional<bool> fuse_decoding;
 };
 void AddLlmArguments(CLI::App& command, LlmArguments& arguments);
 llm::EngineOptions ToEngineOptions(const LlmArguments& arguments);

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/strings.h"
 #include "graph/passes/passes.h"
+#include "llm/decode_stages.h"
 #include "llm/load_tokenizer.h"
 #include "llm/models/models.h"
 
@@ -90,6 +91,7 @@ std::vector<int> ChooseRows(const EngineOptions& options, const Device* device, 
 
 struct Planned {
   int rows = 0;
+  bool is_greedy = false;  // its sampling is fused away
   LaunchPlan plan;
   ValueId tokens = kNoValue, logits = kNoValue;
 };
@@ -104,12 +106,18 @@ Result<Graph> MakeGraph(const LlmModel& model, const StageShape& shape) {
 }
 
 Result<Planned> MakePlanned(const LlmModel& model, const StageShape& shape, const EngineOptions& options,
-                            const DeviceInfo* device, ThreadPool& pool, EngineReport& report) {
+                            const DeviceInfo* device, ThreadPool& pool, EngineReport& report, bool greedy = false) {
   const double start = NowMs();
   const std::string context = StrCat("while planning runs of (", shape.rows, ") tokens");
   Planned planned;
   planned.rows = int(shape.rows);
   ASSIGN_OR_RETURN_CONTEXT(Graph graph, MakeGraph(model, shape), context);
+  if (shape.rows == 1 && device && options.fuse_decoding.value_or(!device->is_software)) {
+    const auto fused = FuseDecodeStages(graph, device->target, {.greedy = greedy, .int8 = options.int8_activations});
+    if (!fused.ok()) return WithContext(fused.error(), context);
+  }
+  planned.is_greedy = greedy && std::none_of(graph.nodes.begin(), graph.nodes.end(),
+                                             [](const Node& node) { return std::string_view(node.op->name) == "sample"; });
   PassOptions passes;
   passes.disabled = options.disabled_passes;
   if (passes.disabled.erase("all") > 0) {
@@ -235,6 +243,12 @@ Result<Prepared> Prepare(const std::string& path, const EngineOptions& options) 
       for (const auto& note : planned.plan.placement.notes) options.log(note);
     }
     prepared.planned.push_back(std::move(planned));
+    if (!has_head || !device || !options.fuse_decoding.value_or(!device->info().is_software)) continue;
+    StageShape without_logits = shape;
+    without_logits.logits = false;
+    ASSIGN_OR_RETURN(Planned greedy,
+                     MakePlanned(model, without_logits, options, &device->info(), state.shared->pool, state.report, true));
+    if (greedy.is_greedy) prepared.planned.push_back(std::move(greedy));
   }
   RETURN_IF_ERROR(Progress(options, "planning", int(rows.size()), int(rows.size())));
   state.memory = Estimate(prepared.planned, *state.file, state.context);
@@ -296,7 +310,12 @@ Result<std::shared_ptr<Engine>> Engine::Load(const std::string& path, const Engi
     state.report.cache_hits += report.cache_hits;
     state.report.cache_misses += report.cache_misses;
     compiled += int(stage->plan().kernels.size());
-    state.stages.push_back({planned.rows, std::move(stage), planned.tokens, planned.logits});
+    EngineStage made{planned.rows, std::move(stage), planned.tokens, planned.logits};
+    if (planned.is_greedy) {
+      state.greedy = std::move(made);
+    } else {
+      state.stages.push_back(std::move(made));
+    }
   }
   shared.weights.progress = nullptr;
   state.report.total_ms = NowMs() - start;
@@ -323,10 +342,14 @@ DeviceSummary Engine::device() const {
 
 std::vector<StageReport> Engine::stages() const {
   std::vector<StageReport> reports;
-  for (const auto& stage : state_->stages) {
-    const LaunchPlan& plan = stage.stage->plan();
+  std::vector<const EngineStage*> all;
+  if (state_->greedy) all.push_back(&*state_->greedy);
+  for (const auto& stage : state_->stages) all.push_back(&stage);
+  for (const EngineStage* stage : all) {
+    const LaunchPlan& plan = stage->stage->plan();
     StageReport report;
-    report.rows = stage.rows;
+    report.rows = stage->rows;
+    report.only_greedy = state_->greedy && stage == &*state_->greedy;
     report.dispatches = int(plan.dispatches.size());
     report.nodes_on_cpu = plan.placement.nodes_on_cpu;
     for (const auto& step : plan.steps) report.submissions += int(step.submissions.size());
@@ -350,6 +373,7 @@ std::vector<StageReport> Engine::stages() const {
 
 Result<std::string> Engine::PlanText(int rows) const {
   std::string there;
+  if (rows == 1 && state_->greedy) return PlanToText(state_->greedy->stage->plan());
   for (const auto& stage : state_->stages) {
     if (stage.rows == rows) return PlanToText(stage.stage->plan());
     there += StrCat(there.empty() ? "" : ", ", stage.rows);

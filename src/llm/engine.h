@@ -38,7 +38,8 @@ struct Engine::State {
   // Runs may be taken back by so many positions at least: what rings hold beyond their window.
   int max_rewind = 0;
   std::unique_ptr<StageContext> shared;
-  std::vector<EngineStage> stages;  // fewest rows first
+  std::vector<EngineStage> stages;    // fewest rows first
+  std::optional<EngineStage> greedy;  // for one token: the most likely one, without logits to read
   EngineMemory memory;
   EngineReport report;
   bool busy = false;  // a session generates

@@ -57,6 +57,7 @@ struct Session::State {
   std::shared_ptr<Engine> engine;
   std::unique_ptr<StateSet> states;
   std::vector<std::unique_ptr<BoundStage>> stages;  // as Engine::State::stages
+  std::unique_ptr<BoundStage> greedy;               // where the engine has that
   int tokens_state = -1, step_state = -1, sampler_state = -1;
   SamplingOptions sampling;
   std::vector<int32_t> ids;
@@ -72,6 +73,7 @@ struct Session::State {
   Status WriteStep(int position, int count);
   Status WriteTokens(int position, std::span<const int32_t> tokens);
   bool CanRewindTo(int position) const;
+  bool IsGreedy() const { return greedy && sampling.temperature == 0 && sampling.repeat_penalty == 1; }
 
   std::vector<StateSet::Range> UsedCaches(int written_positions) const;
   Result<std::vector<std::byte>> ReadAll(std::span<const StateSet::Range> ranges);
@@ -87,10 +89,14 @@ Result<std::unique_ptr<Session::State>> Session::State::Make(std::shared_ptr<Eng
   Engine::State& shared = state->shared();
   std::vector<const LaunchPlan*> plans;
   for (const auto& stage : shared.stages) plans.push_back(&stage.stage->plan());
+  if (shared.greedy) plans.push_back(&shared.greedy->stage->plan());
   ASSIGN_OR_RETURN_CONTEXT(state->states, StateSet::Make(plans, shared.device()), "while making a session");
   for (const auto& stage : shared.stages) {
     ASSIGN_OR_RETURN_CONTEXT(auto bound, stage.stage->Bind(*state->states), "while making a session");
     state->stages.push_back(std::move(bound));
+  }
+  if (shared.greedy) {
+    ASSIGN_OR_RETURN_CONTEXT(state->greedy, shared.greedy->stage->Bind(*state->states), "while making a session");
   }
   state->tokens_state = state->states->Find(kTokensState);
   state->step_state = state->states->Find(kStepState);
@@ -207,14 +213,12 @@ class Generation {
 
   // Starts part `part` of a run that takes in tokens up to `end`; with the last part and `wanted` the token that follows is
   // read.
-  Status StartPart(size_t stage, int part, int end, bool wanted) {
-    BoundStage& bound = *s_.stages[stage];
+  Status StartPart(BoundStage& bound, const EngineStage& planned, int part, int end, bool wanted) {
     const bool is_last = part + 1 == bound.part_count();
     auto flight = std::make_shared<Flight>();
     std::vector<StageRead> reads;
     Device::ReadDone done;
     if (is_last && wanted) {
-      const EngineStage& planned = e_.stages[stage];
       flight->brings_token = true;
       reads.push_back({planned.tokens, uint64_t(end) * 4, 4});
       if (wants_logits()) reads.push_back({planned.logits, 0, uint64_t(e_.info.vocabulary) * 4});
@@ -302,7 +306,7 @@ class Generation {
           break;
         }
         if (part == 0) RETURN_IF_ERROR(WriteRun(position, count));
-        RETURN_IF_ERROR(StartPart(stage, part, position + count, false));
+        RETURN_IF_ERROR(StartPart(*s_.stages[stage], e_.stages[stage], part, position + count, false));
       }
       position += count;
     }
@@ -327,10 +331,15 @@ class Generation {
     int position = int(s_.ids.size()) - 1;  // of the next run, which takes in the token there
     RETURN_IF_ERROR(WriteRun(position, 1));
     const int64_t most = options_.max_tokens < 0 ? INT64_MAX : options_.max_tokens;
+    const bool greedy = s_.IsGreedy() && !wants_logits();
+    BoundStage& bound = greedy ? *s_.greedy : *s_.stages[0];
+    const EngineStage& planned = greedy ? *e_.greedy : e_.stages[0];
     int64_t started = 0;
     while (!finished_) {
       while (flights_.size() < depth && started < most && position < e_.context) {
-        for (int part = 0; part < s_.stages[0]->part_count(); ++part) RETURN_IF_ERROR(StartPart(0, part, position + 1, true));
+        for (int part = 0; part < bound.part_count(); ++part) {
+          RETURN_IF_ERROR(StartPart(bound, planned, part, position + 1, true));
+        }
         ++position, ++started;
       }
       ASSIGN_OR_RETURN(auto flight, Land());
@@ -669,10 +678,11 @@ Result<std::vector<double>> Session::ProfileDecode() {
   const int position = std::min(s.processed, s.shared().context - 1);
   RETURN_IF_ERROR(s.WriteStep(position, 1));
   s.written = std::max(s.written, position + 1);
-  ASSIGN_OR_RETURN(EventPtr event, s.stages[0]->Run({}, nullptr, true));
+  BoundStage& bound = s.IsGreedy() ? *s.greedy : *s.stages[0];
+  ASSIGN_OR_RETURN(EventPtr event, bound.Run({}, nullptr, true));
   RETURN_IF_ERROR(s.WaitFor(event));
   std::vector<double> times;
-  for (uint64_t ns : s.stages[0]->Times()) times.push_back(double(ns) / 1e6);
+  for (uint64_t ns : bound.Times()) times.push_back(double(ns) / 1e6);
   return times;
 }
 
