@@ -211,6 +211,9 @@ void AddBenchCommand(CLI::App& app, Action& run) {
   command->add_option("--chunks", a->llm.chunk_rows, "Language models: tokens of a prompt that are taken in at a time")
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
+  command->add_option("--fuse-decoding", a->llm.fuse_decoding,
+                      "Language models: few dispatches a token, true or false (default: by device)");
+  command->add_flag("--int8", a->llm.int8, "Language models: decoding with activations in 8 bits where kernels can");
   command->add_flag("--no-cold-start", a->llm.no_cold_start, "Language models: load only once, with what the cache holds");
   command->add_flag("--json", a->as_json, "Print JSON");
   command->callback([&run, a] { run = [a] { return Bench(*a); }; });

@@ -105,6 +105,8 @@ int BenchLlm(const LlmBenchArguments& a) {
   LlmArguments load = a.load;
   load.context = a.context;
   load.chunk_rows = a.chunk_rows;
+  load.fuse_decoding = a.fuse_decoding;
+  if (a.int8) load.precision = "int8";
   if (a.prompt + a.decode > a.context + 1) {
     return Fail({Code::kInvalidArgument, StrCat("A prompt of (", a.prompt, ") tokens and an answer of (", a.decode,
                                                 ") do not fit in a context of (", a.context, ").")},

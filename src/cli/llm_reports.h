@@ -9,7 +9,8 @@ struct LlmBenchArguments {
   LlmArguments load;
   int prompt = 512, decode = 128, context = 640, repeats = 3, in_flight = 4;
   std::vector<int> chunk_rows;
-  bool no_cold_start = false, kernels = false, no_roofline = false, as_json = false;
+  std::optional<bool> fuse_decoding;
+  bool int8 = false, no_cold_start = false, kernels = false, no_roofline = false, as_json = false;
 };
 
 LlmArguments ToLlmArguments(const LoadArguments& arguments);

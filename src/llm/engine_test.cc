@@ -135,6 +135,36 @@ class EngineTest : public testing::Test {
   std::optional<TinyModelFile> gemma_, llama_;
 };
 
+TEST_F(EngineTest, FusedDecodingChoosesTheSameTokens) {
+  TinyModel tiny;
+  tiny.width = 64, tiny.head_size = 32, tiny.inner = 96, tiny.type = DType::kQ4_0;
+  TinyModelFile file(tiny, "engine-fused");
+  for (const std::string& place : Places()) {
+    SCOPED_TRACE(place);
+    std::vector<std::vector<int32_t>> greedy, sampled;
+    for (bool fused : {false, true}) {
+      EngineOptions options = On(place);
+      options.fuse_decoding = fused;
+      auto engine = LoadTiny(file.path, options);
+      ASSERT_TRUE(engine);
+      const auto stages = engine->stages();
+      EXPECT_EQ(stages[0].rows, 1);
+      EXPECT_TRUE(fused || !stages[0].only_greedy);
+      auto session = NewSession(engine);
+      greedy.push_back(Ask(*session, Prompt(7), Tokens(10)).ids);
+      session = NewSession(engine, {.temperature = 1.1, .seed = 3});
+      sampled.push_back(Ask(*session, Prompt(7), Tokens(10)).ids);
+      // Scores are the plan's that makes logits.
+      session = NewSession(engine);
+      GenerateOptions scored = Tokens(10);
+      scored.logprobs = 1;
+      EXPECT_EQ(Ask(*session, Prompt(7), scored).ids, greedy[0]);
+    }
+    EXPECT_EQ(greedy[0], greedy[1]);
+    EXPECT_EQ(sampled[0], sampled[1]);
+  }
+}
+
 TEST_F(EngineTest, AnswersGoOnWhereTheyEnded) {
   for (const std::string& place : Places()) {
     SCOPED_TRACE(place);

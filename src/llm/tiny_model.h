@@ -21,6 +21,7 @@ struct TinyModel {
   int64_t window = 6, pattern = 2;  // gemma3
   unsigned seed = 1;
   bool tokenizer = true;
+  DType type = DType::kF32;  // of the matrices
 };
 
 // Tokens 0 to 25 are the letters a to z, 26 the space, 27 "<|im_start|>", 28 "<|im_end|>", the end of an answer, 29 a line
@@ -73,7 +74,8 @@ inline std::vector<std::byte> WriteTinyModel(const TinyModel& tiny) {
   auto tensor = [&](const std::string& name, Shape shape, float scale, float offset = 0) {
     std::vector<float> values(size_t(shape.element_count()));
     for (float& v : values) v = offset + scale * (float(random() % 20001) / 10000 - 1);
-    writer.Tensor(name, HostTensor::FromF32(shape, values));
+    const HostTensor made = HostTensor::FromF32(shape, values);
+    writer.Tensor(name, shape.rank() > 1 && tiny.type != DType::kF32 ? made.ConvertTo(tiny.type) : made);
   };
   const int64_t q = tiny.heads * tiny.head_size, kv = tiny.kv_heads * tiny.head_size;
   tensor("token_embd.weight", {tiny.vocabulary, tiny.width}, 1);
