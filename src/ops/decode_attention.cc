@@ -360,7 +360,9 @@ AttentionShape ShapeOf(const KernelRequest& request) {
       .head = keys[2], .heads = call.attrs.GetInt("heads"), .kv_heads = keys[0], .splits = call.attrs.GetInt("splits", 1)};
   const uint32_t subgroup = std::max(CertainSubgroup(request.target), 1u);
   const int64_t quads = a.head / 4, group = a.heads / a.kv_heads;
-  a.threads = std::max<uint32_t>(uint32_t(std::min<int64_t>(256, request.target.max_invocations)), subgroup);
+  // Large heads keep more invocations busy (docs/measurements/h200.md).
+  const int64_t wanted = a.head >= 256 ? 512 : 256;
+  a.threads = std::max<uint32_t>(uint32_t(std::min<int64_t>(wanted, request.target.max_invocations)), subgroup);
   a.shared_lanes = uint32_t(std::min<int64_t>(subgroup, quads));
   // A lane has at most two quads of a row; short rows leave lanes for more positions.
   while (a.shared_lanes > 4 && quads / a.shared_lanes < 2) a.shared_lanes /= 2;

@@ -333,7 +333,7 @@ StageGeometry GeometryFor(const DecodeStage& stage, int64_t inner, int64_t rows,
     g = chunks >= 48 ? StageGeometry{16, 2, 3, 128} : StageGeometry{8, 1, 3, 128};
   } else if (stage.gated()) {
     // Pairs: at least two rows to a unit.
-    g = chunks <= 24 ? StageGeometry{8, 2, 3, 128} : StageGeometry{16, 4, 1, 256};
+    g = chunks <= 24 ? StageGeometry{8, 2, 3, 128} : StageGeometry{16, 4, chunks <= 32 ? 2u : 1u, 256};
   } else if (stage.before == DecodeStage::Before::kMerge) {
     // The preparation is long, so few workgroups with many rows.
     if (chunks >= 96) {
@@ -353,8 +353,11 @@ StageGeometry GeometryFor(const DecodeStage& stage, int64_t inner, int64_t rows,
     g = {16, 1, 3, 128};
   } else if (chunks <= 64) {
     g = rows >= 1536 && chunks == 48 ? StageGeometry{32, 1, 2, 512} : StageGeometry{64, 1, 1, 256};
+  } else if (chunks <= 96) {
+    g = {32, 1, 3, 256};
   } else {
-    g = {128, 1, chunks % 384 == 0 ? 3u : 2u, 256};
+    // A long input is prepared by every workgroup, so they take many rows each.
+    g = {128, 4, 2, 512};
   }
   if (stage.gated() && g.rows % 2 != 0) g.rows *= 2;
   // Lanes beyond a subgroup are joined through workgroup memory and must be whole subgroups.
