@@ -238,23 +238,31 @@ fn main(@builtin(workgroup_id) at : vec3u, @builtin(local_invocation_index) lane
 constexpr auto kScores = JoinTexts(kCommon, R"(
 tensor scores[row, head, position] : write as u32;
 const columns : u32;
+const together : u32;  // heads of one cache head that an invocation takes: it reads keys once
 
 @compute @workgroup_size(16)
 fn main(@builtin(workgroup_id) at : vec3u, @builtin(local_invocation_index) lane : u32) {
   let index = (at.y * groups_per_row + at.x) * 16u + lane;
-  if (index >= q.row * q.head * columns) { return; }
-  let head = index / columns % q.head;
-  let row = index / (columns * q.head);
+  const blocks = q.head / together;
+  if (index >= q.row * blocks * columns) { return; }
+  let head = index / columns % blocks * together;
+  let row = index / (columns * blocks);
   let position = first_position() + row;
   let first = first_visible(position);
   let count = select(0u, position + 1u - first, row < valid_rows());
   // No compiler knows this bound, so none unrolls what depends on it.
-  let bound = slices + index / (q.row * q.head * columns);
+  let bound = slices + index / (q.row * blocks * columns);
   for (var p = index % columns; p < count; p += columns) {
     let slot = (first + p) % k.slot;
-    var sum = vec4f(0.0);
-    for (var s = 0u; s < bound; s++) { sum += q.load4(row, head, s) * k.load4(head / group, slot, s); }
-    scores.store(bitcast<u32>(capped(scale * sum4(sum))), row, head, p);
+    var sums : array<vec4f, together>;
+    @unroll for (var g = 0u; g < together; g++) { sums[g] = vec4f(0.0); }
+    for (var s = 0u; s < bound; s++) {
+      let key = k.load4(head / group, slot, s);
+      @unroll for (var g = 0u; g < together; g++) { sums[g] += q.load4(row, head + g, s) * key; }
+    }
+    @unroll for (var g = 0u; g < together; g++) {
+      scores.store(bitcast<u32>(capped(scale * sum4(sums[g]))), row, head + g, p);
+    }
   }
 }
 )");
@@ -286,22 +294,30 @@ fn main(@builtin(workgroup_id) at : vec3u, @builtin(local_invocation_index) lane
 constexpr auto kSums = JoinTexts(kCommon, R"(
 tensor scores[row, head, position] : read as u32;
 tensor factors[row, head] : read as u32;
+const together : u32;
 
 @compute @workgroup_size(16)
 fn main(@builtin(workgroup_id) at : vec3u, @builtin(local_invocation_index) lane : u32) {
   let index = (at.y * groups_per_row + at.x) * 16u + lane;
-  if (index >= y.row * y.head * slices) { return; }
+  const blocks = q.head / together;
+  if (index >= y.row * blocks * slices) { return; }
   let slice = index % slices;
-  let head = index / slices % y.head;
-  let row = index / (slices * y.head);
+  let head = index / slices % blocks * together;
+  let row = index / (slices * blocks);
   let position = first_position() + row;
   let first = first_visible(position);
   let count = select(0u, position + 1u - first, row < valid_rows());
-  var sum = vec4f(0.0);
+  var sums : array<vec4f, together>;
+  @unroll for (var g = 0u; g < together; g++) { sums[g] = vec4f(0.0); }
+  var slot = first % v.slot;
   for (var p = 0u; p < count; p++) {
-    sum += v.load4(head / group, (first + p) % v.slot, slice) * bitcast<f32>(scores.load(row, head, p));
+    let value = v.load4(head / group, slot, slice);
+    @unroll for (var g = 0u; g < together; g++) { sums[g] += value * bitcast<f32>(scores.load(row, head + g, p)); }
+    slot = select(slot + 1u, 0u, slot + 1u == v.slot);
   }
-  y.store4(sum * bitcast<f32>(factors.load(row, head)), row, head, slice);
+  @unroll for (var g = 0u; g < together; g++) {
+    y.store4(sums[g] * bitcast<f32>(factors.load(row, head + g)), row, head + g, slice);
+  }
 }
 )");
 
@@ -635,7 +651,8 @@ Result<OpPlan> PlanScores(const KernelRequest& request) {
   const TensorArgument query = InputArgument("q", 0), k = InputArgument("k", 1), v = InputArgument("v", 2),
                        run = InputArgument("run", 3);
   // Invocations for a row and head share its positions, of which there may be few or many.
-  const int64_t columns = std::clamp<int64_t>(4096 / units, 1, std::min<int64_t>(span, 256));
+  const int64_t group = q[1] / InputShape(call, 1)[0], together = group <= 4 ? group : group % 4 == 0 ? 4 : 1;
+  const int64_t columns = std::clamp<int64_t>(4096 * together / units, 1, std::min<int64_t>(span, 256));
   const double flops = 2.0 * double(q.element_count()) * double(span);
   struct Part {
     const char* name;
@@ -645,9 +662,13 @@ Result<OpPlan> PlanScores(const KernelRequest& request) {
     bool stores_result;
   };
   const Part parts[] = {
-      {"attention_scores", kScores.data(), {query, k, run, scores}, DivideUp(units * columns, 16), false},
+      {"attention_scores", kScores.data(), {query, k, run, scores}, DivideUp(units / together * columns, 16), false},
       {"attention_weights", kWeights.data(), {query, k, run, scores, factors}, DivideUp(units, 4), false},
-      {"attention_sums", kSums.data(), {query, k, v, run, scores, factors, y}, DivideUp(units * Slices(q[2]), 16), true}};
+      {"attention_sums",
+       kSums.data(),
+       {query, k, v, run, scores, factors, y},
+       DivideUp(units / together * Slices(q[2]), 16),
+       true}};
   for (const Part& part : parts) {
     KernelDispatch dispatch{.kernel_name = part.name, .kernel_text = part.text, .stores_result = part.stores_result};
     dispatch.tensors = part.tensors;
@@ -655,8 +676,10 @@ Result<OpPlan> PlanScores(const KernelRequest& request) {
                        {"window", double(call.attrs.GetInt("window"))},
                        {"softcap", call.attrs.GetFloat("softcap", 0)},
                        {"last", double(call.attrs.GetBool("last"))},
-                       {"columns", double(columns)}};
+                       {"columns", double(columns)},
+                       {"together", double(together)}};
     if (part.tensors.size() != 4) dispatch.consts.erase("columns");
+    if (part.tensors.size() == 5) dispatch.consts.erase("together");
     dispatch.flops = part.tensors.size() == 5 ? 0 : flops;
     SetGroupGrid(dispatch, request, part.workgroups);
     plan.dispatches.push_back(std::move(dispatch));
