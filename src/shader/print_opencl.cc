@@ -1,7 +1,9 @@
 // OpenCL C 1.2, and what later versions add where a kernel asks for it (subgroups). Resources are arguments in the order of
 // their bindings, then the params by value. A vector of bools is a vector of int, -1 where true, as comparisons give it.
 #include <cmath>
+#include <cstdio>
 
+#include "base/hash.h"
 #include "shader/print_c.h"
 
 namespace leeway::shader {
@@ -158,8 +160,10 @@ bool IsHalfVector(const Type& type) { return type.kind == Type::Kind::kVector &&
 
 class OpenClPrinter : public CPrinter {
  public:
-  OpenClPrinter(const LoweredKernel& kernel, const Target& target, const PrintOptions& options)
-      : CPrinter(kernel, target, options, OpenClWords()) {}
+  OpenClPrinter(const LoweredKernel& kernel, const Target& target, const PrintOptions& options, std::string suffix)
+      : CPrinter(kernel, target, options, OpenClWords()) {
+    file_scope_suffix_ = std::move(suffix);
+  }
 
  protected:
   bool params_need_binding() const override { return false; }
@@ -716,7 +720,8 @@ class OpenClPrinter : public CPrinter {
       Put("#ifdef ", extension, "\n#pragma OPENCL EXTENSION ", extension, " : enable\n#endif\n");
     }
     if (uses_sampler_) {
-      Put("__constant sampler_t lw_texels = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;\n");
+      Put("#ifndef HAS_lw_texels\n#define HAS_lw_texels\n");
+      Put("__constant sampler_t lw_texels = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;\n#endif\n");
     }
     if (!out_.empty()) Put("\n");
     PutStructs("typedef ", true);
@@ -736,7 +741,12 @@ class OpenClPrinter : public CPrinter {
 }  // namespace
 
 Result<KernelText> PrintOpenClC(const LoweredKernel& kernel, const Target& target, const PrintOptions& options) {
-  return OpenClPrinter(kernel, target, options).Print();
+  ASSIGN_OR_RETURN(KernelText plain, OpenClPrinter(kernel, target, options, "").Print());
+  // Once more, with names at file scope that no other text has: one program may then be made of many texts, which saves PoCL
+  // most of its time (opencl_device.cc).
+  char suffix[16];
+  std::snprintf(suffix, sizeof suffix, "_%08x", unsigned(HashText(plain.text) & 0xffffffffu));
+  return OpenClPrinter(kernel, target, options, suffix).Print();
 }
 
 }  // namespace leeway::shader

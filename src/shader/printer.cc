@@ -160,12 +160,13 @@ void Printer::NameGlobals() {
     taken_.insert(name);
     return name;
   };
-  entry_name_ = target_.language == Language::kGlslEs ? std::string("main") : take(module_.name);
+  auto take_at_file_scope = [&](std::string_view wanted) { return take(StrCat(wanted, file_scope_suffix_)); };
+  entry_name_ = target_.language == Language::kGlslEs ? std::string("main") : take_at_file_scope(module_.name);
   for (const Function& function : module_.functions) {
     functions_by_name_[function.name] = &function;
-    function_names_[function.name] = function.is_entry ? entry_name_ : take(function.name);
+    function_names_[function.name] = function.is_entry ? entry_name_ : take_at_file_scope(function.name);
   }
-  for (const StructDecl& s : module_.structs) struct_names_[s.name] = take(s.name);
+  for (const StructDecl& s : module_.structs) struct_names_[s.name] = take_at_file_scope(s.name);
   int order = 0;
   using Kind = GlobalName::Kind;
   std::vector<const VarDecl*> resources, others;
@@ -192,7 +193,7 @@ void Printer::NameGlobals() {
   for (const ConstDecl& constant : module_.consts) {
     if (!constant.value) continue;
     const Type& type = constant.type ? *constant.type : constant.value->type;
-    globals_[constant.name] = {Kind::kConst, take(constant.name), &type, nullptr, &constant, order++};
+    globals_[constant.name] = {Kind::kConst, take_at_file_scope(constant.name), &type, nullptr, &constant, order++};
   }
   // Params last: in a language where they are names of their own they give way to all others.
   for (const ParamDecl& param : module_.params) globals_[param.name].text = take(param.name);
@@ -580,7 +581,11 @@ std::string Printer::Fill(std::string_view pattern, const Type& result, const Ty
 }
 
 void Printer::AddHelper(const std::string& name, const std::string& text) {
-  if (helper_names_.insert(name).second) helpers_ += text + "\n";
+  if (!helper_names_.insert(name).second) return;
+  const bool guarded = !file_scope_suffix_.empty();
+  if (guarded) helpers_ += StrCat("#ifndef HAS_", name, "\n#define HAS_", name, "\n");
+  helpers_ += text + "\n";
+  if (guarded) helpers_ += "#endif\n";
 }
 
 Level Printer::PutSpelling(const Expr& expr, std::string_view text) {

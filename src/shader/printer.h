@@ -182,6 +182,9 @@ class Printer {
   std::string functions_;  // done
   std::string entry_name_;
   std::string params_name_ = "params";
+  // At the end of the names of functions, types and tables; where there is one, helper functions are printed so that they may
+  // come twice.
+  std::string file_scope_suffix_;
   int indent_ = 0;
   std::optional<Error> error_;
   // `continue` of the innermost loop runs these first (languages without a continuing block).

@@ -15,8 +15,8 @@ namespace leeway::opencl {
   X(clCreateContext) X(clReleaseContext) X(clCreateCommandQueue) X(clReleaseCommandQueue)              \
   X(clCreateBuffer) X(clCreateSubBuffer) X(clCreateImage) X(clRetainMemObject) X(clReleaseMemObject)   \
   X(clCreateProgramWithSource) X(clCreateProgramWithBinary) X(clBuildProgram) X(clGetProgramBuildInfo) \
-  X(clGetProgramInfo) X(clReleaseProgram) X(clCreateKernel) X(clSetKernelArg) X(clReleaseKernel)       \
-  X(clEnqueueNDRangeKernel) X(clEnqueueReadBuffer) X(clEnqueueWriteBuffer)                             \
+  X(clGetProgramInfo) X(clRetainProgram) X(clReleaseProgram) X(clCreateKernel) X(clSetKernelArg)       \
+  X(clReleaseKernel) X(clEnqueueNDRangeKernel) X(clEnqueueReadBuffer) X(clEnqueueWriteBuffer)          \
   X(clEnqueueReadImage) X(clEnqueueWriteImage) X(clEnqueueMapBuffer) X(clEnqueueUnmapMemObject)        \
   X(clEnqueueMarkerWithWaitList) X(clEnqueueBarrierWithWaitList) X(clFlush) X(clFinish)                \
   X(clGetEventInfo) X(clGetEventProfilingInfo) X(clWaitForEvents) X(clReleaseEvent)

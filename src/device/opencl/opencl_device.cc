@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -111,7 +112,83 @@ struct BuildResult {
   bool done = false;
   Status status;
   OwnedProgram program;
+  bool is_shared = false;  // by several kernels
 };
+
+// What is to be compiled: one kernel, or several that get a program together.
+struct BuildJob {
+  std::string name, text;
+  std::vector<std::byte> binary;  // of an older run; may be empty
+  std::shared_ptr<BuildResult> result;
+};
+
+Result<OwnedProgram> BuildFromText(const Core& core, const std::string& text, const std::string& options,
+                                   const std::string& name) {
+  const Api& api = core.api;
+  const char* source = text.data();
+  const size_t size = text.size();
+  cl_int status = CL_SUCCESS;
+  OwnedProgram program(api.clCreateProgramWithSource(core.context.get(), 1, &source, &size, &status));
+  if (status == CL_SUCCESS) status = api.clBuildProgram(program.get(), 1, &core.device, options.c_str(), nullptr, nullptr);
+  if (status == CL_SUCCESS) return program;
+  std::string log;
+  size_t log_size = 0;
+  if (program &&
+      api.clGetProgramBuildInfo(program.get(), core.device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &log_size) == CL_SUCCESS) {
+    log.resize(log_size);
+    api.clGetProgramBuildInfo(program.get(), core.device, CL_PROGRAM_BUILD_LOG, log.size(), log.data(), nullptr);
+    while (!log.empty() && (log.back() == '\0' || log.back() == '\n')) log.pop_back();
+  }
+  return Error{status == CL_OUT_OF_HOST_MEMORY ? Code::kOutOfMemory : Code::kInternal,
+               StrCat("The device's compiler refuses kernel ", name, " with ", StatusName(status), ": ", log)};
+}
+
+void Finish(const BuildJob& job, Result<OwnedProgram> program, bool is_shared) {
+  {
+    std::lock_guard lock(job.result->mutex);
+    if (program.ok()) {
+      job.result->program = std::move(*program);
+    } else {
+      job.result->status = program.error();
+    }
+    job.result->is_shared = is_shared;
+    job.result->done = true;
+  }
+  job.result->finished.notify_all();
+}
+
+void BuildAlone(const Core& core, const BuildJob& job, const std::string& options) {
+  if (!job.binary.empty()) {  // of an older driver, perhaps; then the text serves
+    const size_t size = job.binary.size();
+    const auto* data = reinterpret_cast<const unsigned char*>(job.binary.data());
+    cl_int status = CL_SUCCESS;
+    OwnedProgram program(
+        core.api.clCreateProgramWithBinary(core.context.get(), 1, &core.device, &size, &data, nullptr, &status));
+    if (program) status = core.api.clBuildProgram(program.get(), 1, &core.device, options.c_str(), nullptr, nullptr);
+    if (status == CL_SUCCESS) return Finish(job, std::move(program), false);
+  }
+  Finish(job, BuildFromText(core, job.text, options, job.name), false);
+}
+
+// One program out of many texts. Printed kernels have names at file scope that no other text has; where texts collide
+// nevertheless, each gets a program of its own.
+void BuildTogether(const Core& core, const std::vector<BuildJob>& jobs, const std::string& options) {
+  if (jobs.size() == 1) return BuildAlone(core, jobs[0], options);
+  std::string text;
+  std::set<std::string_view> seen;
+  for (const BuildJob& job : jobs) {
+    if (seen.insert(job.text).second) text += job.text;
+  }
+  Result<OwnedProgram> program = BuildFromText(core, text, options, jobs[0].name);
+  for (const BuildJob& job : jobs) {
+    if (!program.ok()) {  // so that the one that is to blame is named, and the others are there
+      BuildAlone(core, job, options);
+      continue;
+    }
+    core.api.clRetainProgram(program->get());
+    Finish(job, OwnedProgram(program->get()), true);
+  }
+}
 
 struct PipelineState {
   std::shared_ptr<Core> core;
@@ -122,6 +199,7 @@ struct PipelineState {
   size_t workgroup_size[3] = {1, 1, 1};
   std::shared_ptr<BuildResult> build;
   OwnedProgram program;
+  bool shares_program = false;
 };
 
 class OpenClBuffer : public Buffer {
@@ -248,6 +326,8 @@ class OpenClDevice : public BackendDevice {
   std::shared_ptr<CommandEvent> Track(OwnedClEvent command, std::function<void(const Status&)> before);
   bool TryComplete(CommandEvent& event);
   Result<cl_command_queue> UseQueue(bool timing);
+  void Advance();  // completes what is done
+  void StartBuilds();
 
   std::shared_ptr<Core> core_;
   std::vector<std::shared_ptr<CommandEvent>> pending_;  // commands, in order
@@ -256,6 +336,7 @@ class OpenClDevice : public BackendDevice {
     std::shared_ptr<PipelineState> state;
   };
   std::vector<PendingBuild> builds_;
+  std::vector<BuildJob> waiting_;  // for others to be compiled with
   std::vector<std::unique_ptr<Staging>> staging_;
   std::string build_options_;
   cl_command_queue queue_in_use_ = nullptr;
@@ -401,53 +482,20 @@ Result<Device::Compiling> OpenClDevice::StartCompileFromBinary(const shader::Ker
   state->build = std::make_shared<BuildResult>();
   auto event = std::make_shared<CommandEvent>();
   builds_.push_back({event, state});
-  threads_.Add([core = core_, build = state->build, name = kernel.name, text = kernel.text, options = build_options_,
-                bytes = std::vector<std::byte>(binary.begin(), binary.end())] {
-    const Api& api = core->api;
-    cl_int status = CL_SUCCESS;
-    OwnedProgram program;
-    Status result;
-    if (!bytes.empty()) {  // of an older driver, perhaps; then the text serves
-      const size_t size = bytes.size();
-      const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
-      program =
-          OwnedProgram(api.clCreateProgramWithBinary(core->context.get(), 1, &core->device, &size, &data, nullptr, &status));
-      if (program) status = api.clBuildProgram(program.get(), 1, &core->device, options.c_str(), nullptr, nullptr);
-      if (status != CL_SUCCESS) program = OwnedProgram();
-    }
-    if (!program) {
-      const char* source = text.data();
-      const size_t size = text.size();
-      program = OwnedProgram(api.clCreateProgramWithSource(core->context.get(), 1, &source, &size, &status));
-      if (status == CL_SUCCESS) status = api.clBuildProgram(program.get(), 1, &core->device, options.c_str(), nullptr, nullptr);
-      if (status != CL_SUCCESS) {
-        std::string log;
-        size_t log_size = 0;
-        if (program &&
-            api.clGetProgramBuildInfo(program.get(), core->device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &log_size) == CL_SUCCESS) {
-          log.resize(log_size);
-          api.clGetProgramBuildInfo(program.get(), core->device, CL_PROGRAM_BUILD_LOG, log.size(), log.data(), nullptr);
-          while (!log.empty() && (log.back() == '\0' || log.back() == '\n')) log.pop_back();
-        }
-        result = Error{status == CL_OUT_OF_HOST_MEMORY ? Code::kOutOfMemory : Code::kInternal,
-                       StrCat("The device's compiler refuses kernel ", name, " with ", StatusName(status), ": ", log)};
-      }
-    }
-    {
-      std::lock_guard lock(build->mutex);
-      build->program = std::move(program);
-      build->status = std::move(result);
-      build->done = true;
-    }
-    build->finished.notify_all();
-  });
+  BuildJob job{kernel.name, kernel.text, {binary.begin(), binary.end()}, state->build};
+  const bool together = std::find(info_.quirks.begin(), info_.quirks.end(), "pocl_compiles_together") != info_.quirks.end();
+  if (together && binary.empty()) {
+    waiting_.push_back(std::move(job));
+  } else {
+    threads_.Add([core = core_, options = build_options_, job = std::move(job)] { BuildAlone(*core, job, options); });
+  }
   return Compiling{std::unique_ptr<Pipeline>(new OpenClPipeline(std::move(state))), event};
 }
 
 std::vector<std::byte> OpenClDevice::PipelineBinary(const Pipeline& pipeline) {
   const PipelineState& state = *static_cast<const OpenClPipeline&>(pipeline).state;
   size_t size = 0;
-  if (!state.program ||
+  if (!state.program || state.shares_program ||
       core_->api.clGetProgramInfo(state.program.get(), CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr) != CL_SUCCESS) {
     return {};
   }
@@ -681,7 +729,7 @@ Status OpenClDevice::Write(Buffer& buffer, uint64_t offset_bytes, std::span<cons
   RETURN_IF_ERROR(CheckRange(buffer, offset_bytes, bytes.size(), "Write"));
   if (bytes.empty()) return {};
   const cl_mem mem = static_cast<OpenClBuffer&>(buffer).mem();
-  Poll();
+  Advance();
   // A blocking write waits for what was given to the queue before; with nothing there it is a plain copy, without staging.
   if (pending_.empty()) {
     return Check("clEnqueueWriteBuffer", core_->api.clEnqueueWriteBuffer(queue_in_use_, mem, CL_TRUE, offset_bytes,
@@ -814,6 +862,17 @@ bool OpenClDevice::TryComplete(CommandEvent& event) {
 }
 
 void OpenClDevice::Poll() {
+  StartBuilds();
+  Advance();
+}
+
+void OpenClDevice::StartBuilds() {
+  if (waiting_.empty()) return;
+  threads_.Add(
+      [core = core_, options = build_options_, jobs = std::exchange(waiting_, {})] { BuildTogether(*core, jobs, options); });
+}
+
+void OpenClDevice::Advance() {
   while (!pending_.empty()) {  // the queue is in order
     auto first = pending_.front();
     if (first->command && !TryComplete(*first)) break;
@@ -830,6 +889,7 @@ void OpenClDevice::Poll() {
       }
       status = build.status;
       builds_[i].state->program = std::move(build.program);
+      builds_[i].state->shares_program = build.is_shared;
     }
     auto event = builds_[i].event;
     builds_.erase(builds_.begin() + ptrdiff_t(i));
