@@ -139,7 +139,13 @@ int Bench(const BenchArguments& a) {
 
   std::printf("%s on %s (%s, %s), %s\n", model->name().c_str(), model->device().name.c_str(), model->device().api.c_str(),
               model->device().driver.c_str(), a.load.precision.c_str());
-  std::printf("load          %s\n", Milliseconds(load_ms).c_str());
+  const LoadReport& load = model->load_report();
+  std::printf(
+      "load          %s: opening the device %s, beside it reading the file %s and passes %s; planning %s, compiling %s "
+      "(%d programs, %d of them kept from before), weights %s\n",
+      Milliseconds(load_ms).c_str(), Milliseconds(load.open_device_ms).c_str(), Milliseconds(load.import_ms).c_str(),
+      Milliseconds(load.passes_ms).c_str(), Milliseconds(load.plan_ms).c_str(), Milliseconds(load.compile_ms).c_str(),
+      load.pipelines, load.cache_hits, Milliseconds(load.upload_ms).c_str());
   std::printf("first result  %s\n", Milliseconds(first_ms).c_str());
   std::printf("run           median %s, p10 %s, p90 %s (%zu runs, outputs read back)\n", Milliseconds(median).c_str(),
               Milliseconds(At(times, 0.1)).c_str(), Milliseconds(At(times, 0.9)).c_str(), times.size());

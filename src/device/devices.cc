@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <chrono>
 #include <map>
 #include <mutex>
 
@@ -12,6 +13,11 @@
 
 namespace leeway {
 namespace {
+
+double Now() {
+  using namespace std::chrono;
+  return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
+}
 
 std::string Lower(std::string_view text) {
   std::string out(text);
@@ -104,7 +110,9 @@ Result<std::unique_ptr<Device>> OpenWanted(std::string_view wanted, const OpenOp
                  StrCat("Device \"", wanted,
                         "\" names no API; there are webgpu and opencl, as in \"webgpu:SwiftShader\" or \"opencl:0\".")};
   }
+  const double start = Now();
   ASSIGN_OR_RETURN_CONTEXT(Enumeration found, api->enumerate(!selector.empty()), StrCat("device \"", wanted, "\""));
+  Log(options, StrCat("looking for ", api_name, " devices took ", int64_t(Now() - start), " ms"));
   std::string names, failures;
   // Without a selector a real GPU is taken before a software one.
   if (selector.empty()) {
@@ -164,7 +172,9 @@ Result<std::unique_ptr<Device>> OpenDevice(std::string_view wanted, const OpenOp
   auto look_at = [&](const Api& api) -> const Result<Enumeration>& {
     const auto [entry, is_new] = found.try_emplace(api.name, Error{});
     if (is_new) {
+      const double start = Now();
       entry->second = api.enumerate(false);
+      Log(options, StrCat("looking for ", api.name, " devices took ", int64_t(Now() - start), " ms"));
       if (!entry->second.ok()) tried += StrCat(" ", api.name, ": ", entry->second.error().message);
     }
     return entry->second;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -135,6 +136,20 @@ AdapterDescription DescribeAdapter(WGPUAdapter adapter) {
   return out;
 }
 
+Result<std::shared_ptr<InstanceSlot>> FindSlot(const AdapterRequest& request) {
+  ManifestScope scope(request.manifest);
+  auto slot = std::make_shared<InstanceSlot>();
+  ASSIGN_OR_RETURN(slot->instance, MakeInstance());
+  ASSIGN_OR_RETURN(slot->adapter, RequestAdapter(slot->instance.get(), request.preference, nullptr));
+  return slot;
+}
+
+double Now() {
+  using namespace std::chrono;
+  return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
+}
+std::string Milliseconds(double ms) { return StrCat(int64_t(ms + 0.5), " ms"); }
+
 struct DeviceAnswer {
   WGPUDevice device = nullptr;
   std::string message;
@@ -211,19 +226,17 @@ Status CheckDawnExtension(WGPUInstance instance, WGPUAdapter adapter, WGPUSType 
 
 Result<Opened> OpenAdapter(const AdapterRequest& request, std::shared_ptr<InstanceSlot> found, const OpenOptions& options) {
   const Api& api = GetApi().value();
+  const double start = Now();
   Opened out;
   out.core = std::make_shared<Core>();
   Core& core = *out.core;
-  {
-    ManifestScope scope(request.manifest);
-    if (found && !found->in_use.exchange(true)) {
-      core.slot = std::move(found);
-    } else {
-      core.slot = std::make_shared<InstanceSlot>();
-      ASSIGN_OR_RETURN(core.slot->instance, MakeInstance());
-    }
-    ASSIGN_OR_RETURN(core.adapter, RequestAdapter(core.instance(), request.preference, nullptr));
+  if (found && !found->in_use.exchange(true)) {
+    core.slot = std::move(found);
+  } else {
+    ASSIGN_OR_RETURN(core.slot, FindSlot(request));
+    core.slot->in_use = true;
   }
+  const double found_at = Now();
 
   // Dawn's toggles of a performance build. The browser has none of them, so LEEWAY_WEBGPU_SAFE leaves them off.
   out.robust = IsSet("LEEWAY_WEBGPU_SAFE");
@@ -236,14 +249,20 @@ Result<Opened> OpenAdapter(const AdapterRequest& request, std::shared_ptr<Instan
   }
   DawnTogglesDescriptor toggles = {{nullptr, kDawnToggles.type}, on.size(), on.data(), off.size(), off.data()};
   const WGPUChainedStruct* chain = nullptr;
-  if (Status known = CheckDawnExtension(core.instance(), core.adapter.get(), kDawnToggles.type, kDawnToggles.name);
-      known.ok()) {
+  // One library per process, so one answer.
+  static const Status known =
+      CheckDawnExtension(core.instance(), core.slot->adapter.get(), kDawnToggles.type, kDawnToggles.name);
+  if (known.ok()) {
     chain = &toggles.chain;
-    ASSIGN_OR_RETURN(core.adapter, RequestAdapter(core.instance(), request.preference, chain));
   } else {
     out.robust = true;
     if (options.log) options.log(StrCat("Dawn's toggles are left alone: ", known.error().message));
   }
+  {
+    ManifestScope scope(request.manifest);
+    ASSIGN_OR_RETURN(core.adapter, RequestAdapter(core.instance(), request.preference, chain));
+  }
+  const double adapter_at = Now();
   out.description = DescribeAdapter(core.adapter.get());
 
   WGPULimits limits = WGPU_LIMITS_INIT;
@@ -285,6 +304,11 @@ Result<Opened> OpenAdapter(const AdapterRequest& request, std::shared_ptr<Instan
   if (!answer.device) {
     return Error{Code::kUnsupported, StrCat("WebGPU opens no device on \"", out.description.device, "\": ", answer.message)};
   }
+  if (options.log) {
+    options.log(StrCat("opening the device: instance and adapter found in ", Milliseconds(found_at - start),
+                       ", adapter with toggles in ", Milliseconds(adapter_at - found_at), ", device made in ",
+                       Milliseconds(Now() - adapter_at)));
+  }
   core.device = OwnedDevice(answer.device);
   core.queue = OwnedQueue(api.DeviceGetQueue(answer.device));
   out.limits = WGPU_LIMITS_INIT;
@@ -310,11 +334,9 @@ struct FoundAdapter {
 };
 
 Result<FoundAdapter> FindAdapter(const AdapterRequest& request) {
-  ManifestScope scope(request.manifest);
-  auto slot = std::make_shared<InstanceSlot>();
-  ASSIGN_OR_RETURN(slot->instance, MakeInstance());
-  ASSIGN_OR_RETURN(OwnedAdapter adapter, RequestAdapter(slot->instance.get(), request.preference, nullptr));
-  return FoundAdapter{request, DescribeAdapter(adapter.get()), std::move(slot)};
+  ASSIGN_OR_RETURN(std::shared_ptr<InstanceSlot> slot, FindSlot(request));
+  AdapterDescription description = DescribeAdapter(slot->adapter.get());
+  return FoundAdapter{request, std::move(description), std::move(slot)};
 }
 
 // Looking at all drivers takes a quarter of a second, and they do not change while a program runs, unless it changes the

@@ -78,6 +78,7 @@ class ErrorState {
 // continuations of another.
 struct InstanceSlot {
   OwnedInstance instance;
+  OwnedAdapter adapter;  // the one that was found, without toggles
   std::atomic<bool> in_use = false;
 };
 
