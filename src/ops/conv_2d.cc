@@ -6,6 +6,8 @@
 //   pointwise  1x1 without padding: four pixels and two slices of output channels, so that a load feeds twice the arithmetic
 //   split      small outputs on a GPU with many cores: the sum over taps and input channels is cut among the lanes of a
 //              workgroup, since one invocation's chain of loads would take longer than all the arithmetic
+//   split_block  1x1 on such maps: as split, but a lane has four pixels, so that weights are read a quarter as often (they come
+//              from the second-level cache once per workgroup)
 #include <algorithm>
 
 #include "ops/assemble.h"
@@ -403,6 +405,64 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) l
 }
 )";
 
+constexpr std::string_view kSplitBlock = R"(
+tensor x[pixel, channel] : read;
+weights w[input, output];
+weights bias[output];
+tensor y[pixel, channel] : write;
+const groups_per_row : u32;
+const split : u32;  // lanes that share one slice of four pixels; 4, 8, 16 or 32
+const input_slices : u32;
+var<workgroup> parts : array<vec4f, 1024>;
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  // Neighbouring lanes take neighbouring slices of the same part: they read the same pixels and weights side by side.
+  let items = 256u / split;
+  let part = lane / items;
+  let index = (group.y * groups_per_row + group.x) * items + lane % items;
+  let slices = (y.channel + 3u) / 4u;
+  let is_inside = index < (y.pixel + 3u) / 4u * slices;
+  let slice = index % slices;
+  let pixel = index / slices * 4u;
+  let last = y.pixel - 1u;
+  let p1 = min(pixel + 1u, last);
+  let p2 = min(pixel + 2u, last);
+  let p3 = min(pixel + 3u, last);
+  var sum0 = vec4f(0.0);
+  var sum1 = sum0;
+  var sum2 = sum0;
+  var sum3 = sum0;
+  if (is_inside) {
+    for (var s = part; s < input_slices; s += split) {
+      let w0 = w.load4(4u * s, slice);
+      let w1 = w.load4(4u * s + 1u, slice);
+      let w2 = w.load4(4u * s + 2u, slice);
+      let w3 = w.load4(4u * s + 3u, slice);
+      let v0 = x.load4(pixel, s);
+      let v1 = x.load4(p1, s);
+      let v2 = x.load4(p2, s);
+      let v3 = x.load4(p3, s);
+      sum0 += w0 * v0.x + w1 * v0.y + w2 * v0.z + w3 * v0.w;
+      sum1 += w0 * v1.x + w1 * v1.y + w2 * v1.z + w3 * v1.w;
+      sum2 += w0 * v2.x + w1 * v2.y + w2 * v2.z + w3 * v2.w;
+      sum3 += w0 * v3.x + w1 * v3.y + w2 * v3.z + w3 * v3.w;
+    }
+  }
+  parts[lane] = sum0;
+  parts[256u + lane] = sum1;
+  parts[512u + lane] = sum2;
+  parts[768u + lane] = sum3;
+  workgroupBarrier();
+  // Part p joins the sums of pixel p.
+  if (part < 4u && is_inside && pixel + part < y.pixel) {
+    var total = bias.load4(slice);
+    for (var p = 0u; p < split; p++) { total += parts[256u * part + p * items + lane % items]; }
+    y.store4(total, pixel + part, slice);
+  }
+}
+)";
+
 // Weights as [tap row, tap column, input channel, output channel], input channels filled up with zeros to whole slices. Groups
 // become zeros between channels of different groups.
 void AddPackedWeights(OpPlan& plan, KernelDispatch& dispatch, const KernelRequest& request) {
@@ -455,13 +515,33 @@ bool AcceptPointwise(const KernelRequest& request) {
          y[2] == x[2];
 }
 
+// How many lanes share one slice of four pixels.
+int64_t LanesPerBlock(const KernelRequest& request) {
+  const Shape &x = InputShape(request.call, 0), &y = request.call.outputs[0].shape;
+  const int64_t blocks = DivideUp(y[0] * y[1] * y[2], 4) * Slices(y[3]);
+  // A lane does four times the work of one of `split`, so half as many fill the device.
+  const int64_t wanted = int64_t{512} * std::max<int64_t>(request.target.core_count_estimate, 16);
+  int64_t lanes = 1;
+  while (lanes < 32 && blocks * lanes * 2 <= wanted && lanes * 2 <= Slices(x[3])) lanes *= 2;
+  return lanes;
+}
+
+bool AcceptSplitBlock(const KernelRequest& request) {
+  const Shape& y = request.call.outputs[0].shape;
+  return !request.target.is_software && request.target.max_invocations >= 256 && request.target.max_workgroup_bytes >= 16384 &&
+         AcceptPointwise(request) && y[0] * y[1] * y[2] >= 4 && Slices(y[3]) > 0 && LanesPerBlock(request) >= 4;
+}
+
+template <bool split>
 Result<OpPlan> PlanPointwise(const KernelRequest& request) {
   const Shape &x = InputShape(request.call, 0), &w = InputShape(request.call, 1), &y = request.call.outputs[0].shape;
   OpPlan plan;
   if (y.element_count() == 0) return plan;
   const int64_t pixels = y[0] * y[1] * y[2], channels = x[3];
   const Shape x_flat{pixels, channels}, y_flat{pixels, y[3]};
-  KernelDispatch dispatch{.kernel_name = "conv_2d_pointwise", .kernel_text = kPointwise, .stores_result = true};
+  KernelDispatch dispatch{.kernel_name = split ? "conv_2d_split_block" : "conv_2d_pointwise",
+                          .kernel_text = split ? kSplitBlock : kPointwise,
+                          .stores_result = true};
   dispatch.tensors = {InputArgument("x", 0, x_flat, ReshapeMap(x, x_flat)),
                       OutputArgument("y", 0, y_flat, ReshapeMap(y, y_flat))};
   const IndexExpr input = IndexExpr::Axis(0), zero = IndexExpr::Const(0);
@@ -470,7 +550,13 @@ Result<OpPlan> PlanPointwise(const KernelRequest& request) {
   AddWeights(plan, dispatch, request, "w", 1, Shape{4 * Slices(channels), w[0]}, std::move(map));
   AddBias(plan, dispatch, request, "bias", 2, 1, y[3]);
   dispatch.consts = {{"input_slices", double(Slices(channels))}};
-  SetLinearGrid(dispatch, request, DivideUp(pixels, 4) * DivideUp(Slices(y[3]), 2));
+  if (split) {
+    const int64_t lanes = std::max<int64_t>(LanesPerBlock(request), 4);
+    dispatch.consts["split"] = double(lanes);
+    SetGroupGrid(dispatch, request, DivideUp(DivideUp(pixels, 4) * Slices(y[3]) * lanes, 256));
+  } else {
+    SetLinearGrid(dispatch, request, DivideUp(pixels, 4) * DivideUp(Slices(y[3]), 2));
+  }
   dispatch.flops = Flops(request);
   plan.dispatches.push_back(std::move(dispatch));
   return plan;
@@ -515,6 +601,10 @@ Result<OpPlan> PlanSplit(const KernelRequest& request) {
 }
 
 constexpr KernelVariant kVariants[] = {
+    {.name = "split_block",
+     .what = "1x1: the sum of one slice of four pixels cut among lanes of a workgroup: maps of middle size on big GPUs",
+     .accepts = AcceptSplitBlock,
+     .plan = PlanPointwise<true>},
     {.name = "split",
      .what = "the sum of one slice of one pixel cut among lanes of a workgroup: small outputs on big GPUs",
      .accepts = AcceptSplit,
@@ -522,7 +612,7 @@ constexpr KernelVariant kVariants[] = {
     {.name = "pointwise",
      .what = "1x1: two slices of output channels and four pixels per invocation",
      .accepts = AcceptPointwise,
-     .plan = PlanPointwise},
+     .plan = PlanPointwise<false>},
     {.name = "inner",
      .what = "two slices of output channels, loads without conditions inside: software devices",
      .accepts = [](const KernelRequest& request) { return request.target.is_software; },

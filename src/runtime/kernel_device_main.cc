@@ -3,6 +3,7 @@
 // LEEWAY_TEST_DEVICES lists devices that must be there, as OpenDevice takes them ("webgpu:llvmpipe,opencl"); a listed device
 // that is absent is a failure. Unset: every device that is found. LEEWAY_TEST_ALL_WAYS=1 runs every layout and storage of
 // each row, not a choice of them. The tests are "Kernels.<op>/<row>", as in ops_test.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -84,8 +85,7 @@ Status Download(Device& device, DeviceTensor& made, TestTensor& tensor) {
   return copied;
 }
 
-Status RunPlan(Device& device, TestPlan& test) {
-  const shader::Target& target = device.info().target;
+Status RunPlan(Device& device, TestPlan& test, const shader::Target& target) {
   std::map<TestPiece, DeviceTensor> tensors;
   std::vector<std::unique_ptr<Buffer>> scratches;
   std::vector<std::unique_ptr<Pipeline>> pipelines;
@@ -156,8 +156,8 @@ void Loosen(TestPlan& test, std::string_view op_name) {
   }
 }
 
-void RunConfig(TestDevice& device, const PreparedRow& row, const KernelVariant& variant, const TestConfig& config) {
-  const shader::Target& target = device.device->info().target;
+void RunConfig(TestDevice& device, const PreparedRow& row, const KernelVariant& variant, const TestConfig& config,
+               const shader::Target& target) {
   // A device has fewer bindings than parts may need, and without f16 a half can't be stored by itself.
   const bool may_be_unsupported = config.may_be_unsupported() || config.in_parts || (config.f16 && !target.f16);
   auto test = PlanRow(row, variant, config, target);
@@ -168,7 +168,7 @@ void RunConfig(TestDevice& device, const PreparedRow& row, const KernelVariant& 
   }
   SCOPED_TRACE((*test)->label);
   Loosen(**test, row.op->name);
-  const Status status = RunPlan(*device.device, **test);
+  const Status status = RunPlan(*device.device, **test, target);
   if (!status.ok()) {
     if (may_be_unsupported && status.error().code == Code::kUnsupported) return;
     ADD_FAILURE() << status.error().message;
@@ -184,12 +184,22 @@ void RunRow(const std::string& op_name, const OpTestRow& op_row) {
   const std::vector<TestConfig> configs = ConfigsFor(*row);
   for (TestDevice& device : Devices()) {
     SCOPED_TRACE(StrCat("on ", device.name, ", LEEWAY_TEST_SEED=", row->seed));
-    for (const KernelVariant* variant : VariantsFor(*row, device.device->info().target, false)) {
+    const shader::Target& target = device.device->info().target;
+    const std::vector<const KernelVariant*> variants = VariantsFor(*row, target, false);
+    // What a GPU would take runs on a software device as well, if slowly.
+    shader::Target of_a_gpu = target;
+    of_a_gpu.is_software = false;
+    for (const KernelVariant* variant : VariantsFor(*row, of_a_gpu, false)) {
+      if (std::find(variants.begin(), variants.end(), variant) == variants.end()) {
+        RunConfig(device, *row, *variant, configs[0], of_a_gpu);
+      }
+    }
+    for (const KernelVariant* variant : variants) {
       for (size_t c = 0; c < configs.size(); ++c) {
         // The first always; of the others two by the row's name, so that all are met over the tables.
         const bool chosen = c == 0 || (row->seed + c) % (configs.size() / 2 + 1) == 0;
         if (!all_ways && !chosen) continue;
-        RunConfig(device, configs[c].f16 ? *half_row : *row, *variant, configs[c]);
+        RunConfig(device, configs[c].f16 ? *half_row : *row, *variant, configs[c], target);
         if (testing::Test::HasFatalFailure() || !device.device->status().ok()) return;
       }
     }
