@@ -48,10 +48,12 @@ constexpr UnaryRule kLog = {
 constexpr UnaryRule kSin = {.name = "sin",
                             .tflite = "SIN",
                             .on_floats = [](double a, double) { return std::sin(a); },
-                            .text = "return sin(a);",
+                            .text = "return sin_precise(a);",
                             .zero_to_zero = true};
-constexpr UnaryRule kCos = {
-    .name = "cos", .tflite = "COS", .on_floats = [](double a, double) { return std::cos(a); }, .text = "return cos(a);"};
+constexpr UnaryRule kCos = {.name = "cos",
+                            .tflite = "COS",
+                            .on_floats = [](double a, double) { return std::cos(a); },
+                            .text = "return cos_precise(a);"};
 constexpr UnaryRule kFloor = {.name = "floor",
                               .tflite = "FLOOR",
                               .on_floats = [](double a, double) { return std::floor(a); },

@@ -44,10 +44,12 @@ OP_TEST(log, {
 OP_TEST(sin, {
                  {.name = "odd_channels", .inputs = {Tensor({2, 3, 5, 7}).Range(-3, 3)}, .tolerance = 4e-6},
                  {.name = "scalar", .inputs = {Tensor({}).Range(-3, 3)}, .tolerance = 4e-6},
+                 {.name = "many_turns", .inputs = {Tensor({200}).Range(-2000, 2000)}, .tolerance = 4e-6},
              });
 OP_TEST(cos, {
                  {.name = "odd_channels", .inputs = {Tensor({2, 3, 5, 7}).Range(-3, 3)}, .tolerance = 4e-6},
                  {.name = "scalar", .inputs = {Tensor({}).Range(-3, 3)}, .tolerance = 4e-6},
+                 {.name = "many_turns", .inputs = {Tensor({200}).Range(-2000, 2000)}, .tolerance = 4e-6},
              });
 OP_TEST(floor, {
                    {.name = "odd_channels", .inputs = {Tensor({2, 3, 5, 7}).Range(-3, 3)}, .tolerance = 4e-6},
