@@ -36,6 +36,7 @@ struct EngineOptions {
   OpenOptions device_options;
   std::shared_ptr<Device> shared_device;  // instead of opening one
 
+  // Of stored activations. Families whose activations exceed the range of f16 (Gemma) keep f32; the log says so.
   Precision precision = Precision::kF32;
   // How many tokens a session can hold, prompt and answers together; 0: 4096, or what the model was made for if that is less. A
   // greater number than that is taken as it is.

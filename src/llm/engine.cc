@@ -127,7 +127,13 @@ Result<Planned> MakePlanned(const LlmModel& model, const StageShape& shape, cons
   report.build_ms += NowMs() - start;
   const double plan_start = NowMs();
   PlanOptions plan_options;
-  plan_options.select.precision = options.precision;
+  const Family* family = FindFamily(model.config.architecture);
+  const bool needs_f32 = family && family->needs_f32;
+  plan_options.select.precision = needs_f32 ? Precision::kF32 : options.precision;
+  if (needs_f32 && options.precision == Precision::kF16 && options.log) {
+    options.log(
+        StrCat("activations are stored in f32: those of architecture ", model.config.architecture, " exceed the range of f16"));
+  }
   plan_options.select.f32_caches = options.f32_cache;
   plan_options.excluded_nodes = options.excluded_nodes;
   ASSIGN_OR_RETURN_CONTEXT(planned.plan, MakePlan(std::move(graph), device, plan_options, pool), context);

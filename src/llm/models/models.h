@@ -81,9 +81,11 @@ struct TensorName {
 };
 
 struct Family {
-  const char* architecture = "";                                      // GGUF's general.architecture
-  std::span<const char* const> model_types = {};                      // config.json's model_type
-  std::span<const TensorName> names = {};                             // beyond those that all families share
+  const char* architecture = "";                  // GGUF's general.architecture
+  std::span<const char* const> model_types = {};  // config.json's model_type
+  std::span<const TensorName> names = {};         // beyond those that all families share
+  // Activations exceed what halves hold: asked for f16, an engine stores them in f32 all the same.
+  bool needs_f32 = false;
   bool norms_lack_one = false;                                        // safetensors store norm weights minus 1, GGUF does not
   void (*read)(ConfigReader& reader, ModelConfig& config) = nullptr;  // after ReadCommonConfig
   void (*build)(GraphBuilder& builder) = nullptr;
