@@ -323,7 +323,8 @@ class GgufReader {
     }
     // At most 8 bytes an element.
     if (count > INT64_MAX / 8) return Bad("has more elements in tensor ", Shown(tensor.name), " than can be counted");
-    ASSIGN_OR_RETURN(tensor.offset, Take<uint64_t>(what));  // from the data section, for now
+    ASSIGN_OR_RETURN(tensor.offset,
+                     Take<uint64_t>(what));  // within the data section; PlaceTensors makes it one within the file
     if (!gguf_.tensor_index_.emplace(tensor.name, gguf_.tensors_.size()).second) {
       return Bad("has the tensor ", Shown(tensor.name), " twice");
     }
