@@ -6,6 +6,7 @@ cd "$(dirname "$0")"
 tools/setup.sh test
 tools/fetch_models.sh cv,audio,images
 tools/build.sh all
+build/leeway pull smollm2-135m --into "$LEEWAY_MODELS"
 echo "test: running the tests"
 export LEEWAY_REQUIRE_CHECKERS=1
 export LEEWAY_TEST_DEVICES="${LEEWAY_TEST_DEVICES-$(default_test_devices)}"

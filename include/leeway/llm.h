@@ -195,7 +195,8 @@ class Engine {
   ~Engine();
 
   const ModelInfo& model() const;
-  int context() const;  // tokens that a session can hold
+  int context() const;          // tokens that a session can hold
+  Precision precision() const;  // of stored activations: as asked for, or f32 where the family needs it
   EngineMemory memory() const;
   uint64_t device_bytes() const;  // what is allocated now
   DeviceSummary device() const;

@@ -95,7 +95,7 @@ int Generate(const GenerateArguments& a) {
   const DeviceSummary device = (*engine)->device();
   json report = {{"model", (*engine)->model().name},
                  {"device", {{"api", device.api}, {"name", device.name}, {"driver", device.driver}}},
-                 {"precision", a.load.precision},
+                 {"precision", PrecisionName(a.load, **engine)},
                  {"prompt_ids", *prompt},
                  {"ids", result->ids},
                  {"text", result->text},

@@ -40,6 +40,11 @@ void AddLlmArguments(CLI::App& command, LlmArguments& a) {
   command.add_flag("-v,--verbose", a.verbose, "Say what is done while loading, on standard error");
 }
 
+const char* PrecisionName(const LlmArguments& a, const llm::Engine& engine) {
+  if (a.precision == "int8") return "int8";
+  return engine.precision() == Precision::kF16 ? "f16" : "f32";
+}
+
 llm::EngineOptions ToEngineOptions(const LlmArguments& a) {
   llm::EngineOptions options;
   options.device = a.device;

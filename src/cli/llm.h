@@ -21,6 +21,8 @@ struct LlmArguments {
 };
 void AddLlmArguments(CLI::App& command, LlmArguments& arguments);
 llm::EngineOptions ToEngineOptions(const LlmArguments& arguments);
+// What the engine made of --precision: "f32", "f16", "int8".
+const char* PrecisionName(const LlmArguments& arguments, const llm::Engine& engine);
 
 struct SamplingArguments {
   llm::SamplingOptions options;

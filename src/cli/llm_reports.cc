@@ -209,7 +209,7 @@ int BenchLlm(const LlmBenchArguments& a) {
     json report = {{"model", engine.model().name},
                    {"architecture", engine.model().architecture},
                    {"device", {{"api", device.api}, {"name", device.name}, {"driver", device.driver}}},
-                   {"precision", load.precision},
+                   {"precision", PrecisionName(load, engine)},
                    {"prompt", a.prompt},
                    {"decode", a.decode},
                    {"context", a.context},
@@ -245,7 +245,7 @@ int BenchLlm(const LlmBenchArguments& a) {
     std::printf("%-14s%.2f %s (%.2f to %.2f)\n", name, r.median(), unit, r.least(), r.most());
   };
   std::printf("%s on %s (%s, %s), %s; prompt %d, answer %d, context %d\n", engine.model().name.c_str(), device.name.c_str(),
-              device.api.c_str(), device.driver.c_str(), load.precision.c_str(), a.prompt, a.decode, a.context);
+              device.api.c_str(), device.driver.c_str(), PrecisionName(load, engine), a.prompt, a.decode, a.context);
   rates("prefill", prefill, "tokens a second, with the first token");
   rates("first token", first, "ms");
   rates("decode", decode, "tokens a second, waiting for each");

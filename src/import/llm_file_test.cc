@@ -9,8 +9,10 @@
 #include <sstream>
 
 #include "base/strings.h"
+#include "find_model.h"
 #include "import/quantize_weights.h"
 #include "import/test_files.h"
+#include "test_folder.h"
 
 namespace leeway {
 namespace {
@@ -80,24 +82,12 @@ TEST(LlmFile, GgufWithoutArchitectureOrInPartsIsRefused) {
             "The GGUF file \"test.gguf\" is one of 3 parts of a model; Leeway reads models of one file.");
 }
 
-class LlmFolder : public testing::Test {
+class LlmFolder : public TestFolder {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / StrCat("leeway_llm_", testing::UnitTest::GetInstance()->random_seed(), "_",
-                                                    testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  void Write(const std::string& name, std::span<const std::byte> bytes) {
-    ASSERT_TRUE(WriteFileAtomically((folder_ / name).string(), bytes).ok());
-  }
-  void Write(const std::string& name, const std::string& text) { Write(name, std::as_bytes(std::span(text))); }
   std::string Fault() {
     auto opened = LlmFile::Open(folder_.string());
     return opened.ok() ? "none" : opened.error().message;
   }
-  fs::path folder_;
 };
 
 TEST_F(LlmFolder, OfSafetensors) {
@@ -187,19 +177,6 @@ TEST(QuantizeWeights, RefusesWhatCannotBe) {
 }
 
 // The real files, where a folder of models is at hand.
-std::optional<std::string> FindModel(const std::string& file_name) {
-  std::vector<fs::path> folders = {fs::path(LEEWAY_SOURCE_DIR) / ".cache/models"};
-  if (const char* given = std::getenv("LEEWAY_MODELS")) {
-    folders.clear();
-    std::stringstream list(given);
-    for (std::string folder; std::getline(list, folder, ':');) folders.push_back(folder);
-  }
-  for (const auto& folder : folders) {
-    if (fs::exists(folder / file_name)) return (folder / file_name).string();
-  }
-  return std::nullopt;
-}
-
 TEST(RealLanguageModels, SmolLm2) {
   const auto path = FindModel("smollm2-135m.gguf");
   if (!path) GTEST_SKIP() << "there is no smollm2-135m.gguf in LEEWAY_MODELS or .cache/models";

@@ -87,12 +87,4 @@ struct LlmModel {
 // missing, of another shape, or not known to the architecture, so that nothing that a file says is left out in silence.
 Result<LlmModel> MakeModel(ModelFile file);
 
-// Bytes by category. Activations are the planner's.
-struct MemoryEstimate {
-  int64_t weights = 0;
-  int64_t embeddings = 0;  // the table of tokens, which may also be the head; not in `weights`
-  int64_t kv_cache = 0;
-  int64_t states = 0;  // tokens, step, sampler
-};
-
 }  // namespace leeway::llm

@@ -277,8 +277,8 @@ class Fuser {
   void FuseGate(int n) {
     for (size_t i : {size_t(0), size_t(1)}) {
       const ValueId activated = Input(n, i);
-      const int act = uses_.producer[size_t(activated)] >= 0 ? uses_.producer[size_t(activated)] : -1;
-      if (act < 0 || !node(act).op || !IsPrivate(activated)) continue;
+      const int act = uses_.producer[size_t(activated)];
+      if (act < 0 || !IsPrivate(activated)) continue;
       const bool gelu = IsOp(act, "gelu") && node(act).attrs.GetBool("approximate");
       if (!gelu && !IsOp(act, "silu")) continue;
       const auto gate = ProductOf(Input(act, 0)), up = ProductOf(Input(n, 1 - i));
@@ -325,9 +325,7 @@ class Fuser {
   }
 
   void FuseGreedy(int n) {
-    ValueId logits = Input(n, 0);
-    // A bound that grows with what it bounds changes no order: tanh of a positive factor, times a positive one.
-    const auto product = ProductOf(logits);
+    const auto product = ProductOf(Input(n, 0));
     if (!product) return;
     const Before before = BeforeOf(product->x, 1, n);
     if (before.kind != "norm" && before.kind != "add_norm") return;
@@ -379,11 +377,7 @@ class Fuser {
 }  // namespace
 
 Result<int> FuseDecodeStages(Graph& graph, const shader::Target& target, const DecodeStageOptions& options) {
-  Graph before = graph;
-  auto made = Fuser(graph, target, options).Run();
-  if (made.ok()) return made;
-  graph = std::move(before);
-  return made.error();
+  return Fuser(graph, target, options).Run();
 }
 
 }  // namespace leeway::llm

@@ -15,7 +15,8 @@ struct DecodeStageOptions {
   bool int8 = false;
 };
 
-// Only what kernels for `target` take is fused; the rest stays as it is. How many operators were made.
+// Only what kernels for `target` take is fused; the rest stays as it is, so do logits with a bound (softcap) before `sample`.
+// How many operators were made.
 Result<int> FuseDecodeStages(Graph& graph, const shader::Target& target, const DecodeStageOptions& options);
 
 }  // namespace leeway::llm

@@ -127,13 +127,7 @@ Result<Planned> MakePlanned(const LlmModel& model, const StageShape& shape, cons
   report.build_ms += NowMs() - start;
   const double plan_start = NowMs();
   PlanOptions plan_options;
-  const Family* family = FindFamily(model.config.architecture);
-  const bool needs_f32 = family && family->needs_f32;
-  plan_options.select.precision = needs_f32 ? Precision::kF32 : options.precision;
-  if (needs_f32 && options.precision == Precision::kF16 && options.log) {
-    options.log(
-        StrCat("activations are stored in f32: those of architecture ", model.config.architecture, " exceed the range of f16"));
-  }
+  plan_options.select.precision = options.precision;
   plan_options.select.f32_caches = options.f32_cache;
   plan_options.excluded_nodes = options.excluded_nodes;
   ASSIGN_OR_RETURN_CONTEXT(planned.plan, MakePlan(std::move(graph), device, plan_options, pool), context);
@@ -197,6 +191,13 @@ Result<Prepared> Prepare(const std::string& path, const EngineOptions& options) 
   ASSIGN_OR_RETURN(state.file, LlmFile::Open(path));
   state.info = Describe(*state.file);
   ASSIGN_OR_RETURN(const LlmModel model, ReadModel(state.file));
+  if (options.precision == Precision::kF16 && FindFamily(model.config.architecture)->needs_f32) {
+    state.options.precision = Precision::kF32;
+    if (options.log) {
+      options.log(StrCat("activations are stored in f32: those of architecture ", model.config.architecture,
+                         " exceed the range of f16"));
+    }
+  }
   state.info.layers = int(model.config.layers.size());
   state.info.trained_context = int(model.config.context);
   state.info.vocabulary = int(model.config.vocabulary);
@@ -243,8 +244,8 @@ Result<Prepared> Prepare(const std::string& path, const EngineOptions& options) 
     const bool has_head = rows[i] == 1;
     const StageShape shape{
         .rows = rows[i], .context = state.context, .max_rows = state.max_rewind, .logits = has_head, .sample = has_head};
-    ASSIGN_OR_RETURN(Planned planned,
-                     MakePlanned(model, shape, options, device ? &device->info() : nullptr, state.shared->pool, state.report));
+    ASSIGN_OR_RETURN(Planned planned, MakePlanned(model, shape, state.options, device ? &device->info() : nullptr,
+                                                  state.shared->pool, state.report));
     if (options.log) {
       for (const auto& note : planned.plan.placement.notes) options.log(note);
     }
@@ -252,8 +253,8 @@ Result<Prepared> Prepare(const std::string& path, const EngineOptions& options) 
     if (!has_head || !device || !options.fuse_decoding.value_or(!device->info().is_software)) continue;
     StageShape without_logits = shape;
     without_logits.logits = false;
-    ASSIGN_OR_RETURN(Planned greedy,
-                     MakePlanned(model, without_logits, options, &device->info(), state.shared->pool, state.report, true));
+    ASSIGN_OR_RETURN(Planned greedy, MakePlanned(model, without_logits, state.options, &device->info(), state.shared->pool,
+                                                 state.report, true));
     if (greedy.is_greedy) prepared.planned.push_back(std::move(greedy));
   }
   RETURN_IF_ERROR(Progress(options, "planning", int(rows.size()), int(rows.size())));
@@ -333,6 +334,7 @@ Result<std::shared_ptr<Engine>> Engine::Load(const std::string& path, const Engi
 
 const ModelInfo& Engine::model() const { return state_->info; }
 int Engine::context() const { return state_->context; }
+Precision Engine::precision() const { return state_->options.precision; }
 EngineMemory Engine::memory() const { return state_->memory; }
 uint64_t Engine::device_bytes() const { return state_->device() ? state_->device()->allocated_bytes() : 0; }
 const EngineReport& Engine::load_report() const { return state_->report; }

@@ -1,5 +1,5 @@
-// Real models against answers that llama.cpp gave with f32 weights, activations and caches. The model files are looked for in
-// LEEWAY_MODELS, or in ../cache/models beside the source; without them the tests are skipped.
+// Real models against answers that llama.cpp gave with f32 weights, activations and caches. Without the model files
+// (tests/find_model.h) the tests are skipped.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,22 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/strings.h"
+#include "find_model.h"
 #include "leeway/llm.h"
 #include "runtime/test_devices.h"
 
 namespace leeway::llm {
 namespace {
-
-std::string FindModel(const std::string& name) {
-  std::vector<std::string> folders;
-  if (const char* folder = std::getenv("LEEWAY_MODELS"); folder && *folder) folders.push_back(folder);
-  folders.push_back(LEEWAY_SOURCE_DIR "/../cache/models");
-  folders.push_back(LEEWAY_SOURCE_DIR "/../../cache/models");
-  for (const auto& folder : folders) {
-    if (std::filesystem::exists(folder + "/" + name)) return folder + "/" + name;
-  }
-  return "";
-}
 
 // The slow software devices answer only the shortest question.
 bool IsQuick(const DeviceSummary& device) { return !device.is_software || device.api == "opencl"; }
@@ -37,9 +27,9 @@ struct Case {
 class AnswerGoldens : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    path_ = FindModel(StrCat(GetParam().name, ".gguf"));
-    if (path_.empty())
-      GTEST_SKIP() << GetParam().name << ".gguf is not there: `leeway pull " << GetParam().name << "` fetches it";
+    const auto path = FindModel(StrCat(GetParam().name, ".gguf"));
+    if (!path) GTEST_SKIP() << GetParam().name << ".gguf is not there: `leeway pull " << GetParam().name << "` fetches it";
+    path_ = *path;
     std::ifstream file(StrCat(LEEWAY_SOURCE_DIR, "/tests/goldens/llm/", GetParam().name, "-answers.json"));
     goldens_ = nlohmann::json::parse(file, nullptr, false);
     ASSERT_FALSE(goldens_.is_discarded());

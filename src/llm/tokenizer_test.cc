@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/strings.h"
+#include "find_model.h"
 #include "llm/chat_template.h"
 #include "llm/load_tokenizer.h"
 #include "llm/pre_tokenizer.h"
@@ -410,20 +411,12 @@ TEST(TokenizerJson, RefusalsNameWhatIsNotKnown) {
 
 // -- Real vocabularies ------------------------------------------------------------------------------------------------------
 
-std::string FindModel(const std::string& name) {
-  std::vector<std::string> folders = {LEEWAY_SOURCE_DIR "/../cache/models", LEEWAY_SOURCE_DIR "/../../cache/models"};
-  if (const char* given = std::getenv("LEEWAY_MODELS"); given && *given) folders.insert(folders.begin(), given);
-  for (const std::string& folder : folders) {
-    if (std::filesystem::exists(StrCat(folder, "/", name))) return StrCat(folder, "/", name);
-  }
-  return "";
-}
-
 class RealVocabulary : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    path_ = FindModel(StrCat(GetParam(), ".gguf"));
-    if (path_.empty()) GTEST_SKIP() << GetParam() << ".gguf is not there: tools/fetch_models.sh fetches it";
+    const auto path = FindModel(StrCat(GetParam(), ".gguf"));
+    if (!path) GTEST_SKIP() << GetParam() << ".gguf is not there: `leeway pull " << GetParam() << "` fetches it";
+    path_ = *path;
     goldens_ = ReadGolden(StrCat(GetParam(), "-tokens.json"));
     ASSERT_EQ(goldens_["entries"].size(), 218u);
     const std::clock_t start = std::clock();

@@ -79,7 +79,7 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
 }
 
 // The input of the head, once: normed, and for int8 in codes as decode_stage.cc wants them.
-constexpr std::string_view kPrepare = R"(
+constexpr auto kPrepare = JoinTexts(kQuantizeQuads, R"(
 tensor x[inner] : read;
 tensor branch[inner] : read;
 weights gain[inner];
@@ -124,27 +124,17 @@ fn main(@builtin(local_invocation_index) at : u32) {
     var n = vec4f(0.0);
     if (inside) { n = v[j] * factor * gain.load4(i); }
     if (int8) {
-      let a = abs(n);
-      var largest = max(max(a.x, a.y), max(a.z, a.w));
-      largest = max(largest, subgroupShuffleXor(largest, 1u));
-      largest = max(largest, subgroupShuffleXor(largest, 2u));
-      largest = max(largest, subgroupShuffleXor(largest, 4u));
-      let scale = largest / 127.0;
-      let c = vec4i(round(n * select(0.0, 127.0 / largest, largest > 0.0)));
-      var sum = c.x + c.y + c.z + c.w;
-      sum += subgroupShuffleXor(sum, 1u);
-      sum += subgroupShuffleXor(sum, 2u);
-      let other = subgroupShuffleXor(sum, 4u);
+      let q = quantize_quad(n);
       let quad = i % 8u;
       let chunk = i / 8u;
-      if (inside) { codes.store(pack4xI8(c), (quad / 4u * chunks + chunk) * 4u + quad % 4u); }
-      if (inside && quad == 0u) { code_scales.store4(scale * vec4f(1.0, f32(sum), f32(other), f32(sum + other)), chunk, 0u); }
+      if (inside) { codes.store(q.codes, (quad / 4u * chunks + chunk) * 4u + quad % 4u); }
+      if (inside && quad == 0u) { code_scales.store4(q.factors, chunk, 0u); }
     } else {
       if (inside) { normed.store4(n, i); }
     }
   }
 }
-)";
+)");
 
 constexpr std::string_view kPick = R"(
 tensor best[group] : read;
@@ -234,7 +224,7 @@ Result<OpPlan> Plan(const KernelRequest& request) {
   const bool has_branch = HasInput(call, kBranch);
   const uint32_t threads = uint32_t(std::min<int64_t>(512, request.target.max_invocations));
 
-  KernelDispatch prepare{.kernel_name = "decode_prepare", .kernel_text = kPrepare};
+  KernelDispatch prepare{.kernel_name = "decode_prepare", .kernel_text = kPrepare.data()};
   prepare.tensors = {row_argument("x", kX), row_argument("gain", kGain)};
   if (has_branch) {
     prepare.tensors.push_back(row_argument("branch", kBranch));
@@ -246,7 +236,7 @@ Result<OpPlan> Plan(const KernelRequest& request) {
                     {"threads", double(threads)}};
 
   KernelDispatch head{.kernel_name = "decode_head", .kernel_text = DecodeStageText()};
-  AddStackedWeights(plan, head, request, "w", {int(kWeights)}, InputShape(call, kWeights));
+  AddStackedWeights(plan, head, "w", {int(kWeights)}, InputShape(call, kWeights));
   if (stage.int8) {
     const int codes = scratch(DType::kU32, Shape{inner / 4}), scales = scratch(DType::kF32, Shape{inner / 32, 4});
     for (KernelDispatch* dispatch : {&prepare, &head}) {

@@ -156,8 +156,8 @@ Result<OpPlan> Plan(const KernelRequest& request) {
     rows += InputShape(call, i)[0];
   }
   KernelDispatch dispatch{.kernel_name = "decode_linear", .kernel_text = DecodeStageText(), .stores_result = true};
-  AddStackedWeights(plan, dispatch, request, "w", weights, Shape{rows, inner});
-  AddStageInputs(plan, dispatch, request, stage, {int(kX), int(kBranch), int(kGain), int(kBranchGain), 1}, inner);
+  AddStackedWeights(plan, dispatch, "w", weights, Shape{rows, inner});
+  AddStageInputs(dispatch, request, stage, {int(kX), int(kBranch), int(kGain), int(kBranchGain), 1}, inner);
   const Shape results{call.outputs[0].shape[1]};
   dispatch.tensors.push_back(OutputArgument("y", 0, results, ReshapeMap(call.outputs[0].shape, results)));
   SetStageGrid(dispatch, request, stage, inner, rows);

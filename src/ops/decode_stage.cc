@@ -15,7 +15,7 @@ namespace {
 // A row of the weights is cut into chunks of 32 elements, four words of 4 bits or eight of 8. Quad number i of the input
 // (elements 4i to 4i + 3) is quad i % 8 of chunk i / 8; in workgroup memory quads of one number lie together, so that lanes,
 // which take neighbouring chunks, read neighbouring words.
-constexpr std::string_view kText = R"(
+constexpr auto kText = JoinTexts(kQuantizeQuads, R"(
 tensor x[inner] : read;
 tensor branch[inner] : read;
 weights gain[inner];
@@ -78,23 +78,12 @@ fn put(i : u32, v : vec4f) {
   let chunk = i / 8u;
   let inside = i < quads;
   if (int8) {
-    let a = abs(v);
-    var largest = max(max(a.x, a.y), max(a.z, a.w));
-    largest = max(largest, subgroupShuffleXor(largest, 1u));
-    largest = max(largest, subgroupShuffleXor(largest, 2u));
-    largest = max(largest, subgroupShuffleXor(largest, 4u));
-    let scale = largest / 127.0;
-    let c = vec4i(round(v * select(0.0, 127.0 / largest, largest > 0.0)));
-    var sum = c.x + c.y + c.z + c.w;
-    sum += subgroupShuffleXor(sum, 1u);
-    sum += subgroupShuffleXor(sum, 2u);
-    let other = subgroupShuffleXor(sum, 4u);
-    let p0 = pack4xI8(c);
-    let p1 = subgroupShuffleXor(p0, 1u);
-    let p2 = subgroupShuffleXor(p0, 2u);
+    let q = quantize_quad(v);
+    let p1 = subgroupShuffleXor(q.codes, 1u);
+    let p2 = subgroupShuffleXor(q.codes, 2u);
     let p3 = subgroupShuffleXor(p1, 2u);
-    if (inside && quad % 4u == 0u) { xq[quad / 4u * chunks + chunk] = vec4u(p0, p1, p2, p3); }
-    if (inside && quad == 0u) { xs[chunk] = scale * vec4f(1.0, f32(sum), f32(other), f32(sum + other)); }
+    if (inside && quad % 4u == 0u) { xq[quad / 4u * chunks + chunk] = vec4u(q.codes, p1, p2, p3); }
+    if (inside && quad == 0u) { xs[chunk] = q.factors; }
   } else {
     var sum = v.x + v.y + v.z + v.w;
     sum += subgroupShuffleXor(sum, 1u);
@@ -323,7 +312,13 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) a
     }
   }
 }
-)";
+)");
+
+// How the work is dealt out: `lanes` invocations share a row, `rows` rows are a unit's, `ahead` chunks of each are loaded at
+// once.
+struct StageGeometry {
+  uint32_t lanes = 32, rows = 1, ahead = 1, threads = 128;
+};
 
 // Found by a sweep over the matrices of the models that one has (docs/measurements/h200.md).
 StageGeometry GeometryFor(const DecodeStage& stage, int64_t inner, int64_t rows, uint32_t subgroup) {
@@ -365,12 +360,9 @@ StageGeometry GeometryFor(const DecodeStage& stage, int64_t inner, int64_t rows,
   return g;
 }
 
-uint32_t BeforeCode(DecodeStage::Before before) { return uint32_t(before); }
-uint32_t AfterCode(DecodeStage::After after) { return uint32_t(after); }
-
 }  // namespace
 
-std::string_view DecodeStageText() { return kText; }
+std::string_view DecodeStageText() { return kText.data(); }
 
 bool SameFormat(const HostTensor& a, const HostTensor& b) {
   if (a.dtype() == b.dtype()) return true;
@@ -393,8 +385,8 @@ bool StageFits(const KernelRequest& request, const DecodeStage& stage, const Hos
 uint32_t SetStageGrid(KernelDispatch& dispatch, const KernelRequest& request, const DecodeStage& stage, int64_t inner,
                       int64_t rows) {
   const StageGeometry g = GeometryFor(stage, inner, rows, CertainSubgroup(request.target));
-  dispatch.consts["before"] = BeforeCode(stage.before);
-  dispatch.consts["after"] = AfterCode(stage.after);
+  dispatch.consts["before"] = double(stage.before);
+  dispatch.consts["after"] = double(stage.after);
   dispatch.consts["int8"] = stage.int8;
   dispatch.consts["epsilon"] = stage.epsilon;
   dispatch.consts["heads"] = double(std::max<int64_t>(stage.heads, 1));
@@ -408,9 +400,7 @@ uint32_t SetStageGrid(KernelDispatch& dispatch, const KernelRequest& request, co
   return uint32_t(groups);
 }
 
-void AddStackedWeights(OpPlan& plan, KernelDispatch& dispatch, const KernelRequest& request, std::string name,
-                       const std::vector<int>& inputs, Shape shape) {
-  (void)request;
+void AddStackedWeights(OpPlan& plan, KernelDispatch& dispatch, std::string name, const std::vector<int>& inputs, Shape shape) {
   PlanTensor tensor;
   tensor.type = {DType::kF32, shape};
   tensor.constant_input = inputs[0];
@@ -423,9 +413,8 @@ void AddStackedWeights(OpPlan& plan, KernelDispatch& dispatch, const KernelReque
   dispatch.tensors.push_back(std::move(argument));
 }
 
-void AddStageInputs(OpPlan& plan, KernelDispatch& dispatch, const KernelRequest& request, const DecodeStage& stage,
+void AddStageInputs(KernelDispatch& dispatch, const KernelRequest& request, const DecodeStage& stage,
                     const StageOperands& operands, int64_t inner) {
-  (void)plan;
   const OpCall& call = request.call;
   const Shape row{inner};
   auto input = [&](const char* name, int index) {

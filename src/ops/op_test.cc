@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/strings.h"
+#include "block_types.h"
 #include "ops/op_test_plan.h"
 
 namespace leeway::op_test {
@@ -46,20 +47,6 @@ bool IsUnsigned(DType dtype) {
     case DType::kU8:
     case DType::kU4: return true;
     default: return false;
-  }
-}
-
-// Where a block of a type has its halves.
-std::vector<size_t> HalvesOf(DType dtype) {
-  switch (dtype) {
-    case DType::kQ4_1:
-    case DType::kQ5_1:
-    case DType::kQ4_K:
-    case DType::kQ5_K: return {0, 2};
-    case DType::kQ2_K: return {80, 82};
-    case DType::kQ3_K: return {108};
-    case DType::kQ6_K: return {208};
-    default: return {0};
   }
 }
 

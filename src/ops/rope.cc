@@ -78,8 +78,7 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
   return {};
 }
 
-// Texts share these functions. A turn of 2^29 is an eighth of the circle: the angle is a number of quarters and a rest within
-// an eighth to each side, on which the series are exact to 1e-8.
+// Texts share these declarations.
 constexpr char kCommon[] = R"(
 tensor x[row, head, inner] : read;
 tensor run[field] : read as i32;
@@ -94,17 +93,6 @@ fn position_of(row : u32) -> u32 {
   return u32(run.load(0u)) + row;
 }
 
-// Cosine and sine of an angle in units of 2^-32 turns.
-fn cos_sin(turn : u32) -> vec2f {
-  let shifted = turn + 0x20000000u;
-  let quarters = shifted >> 30u;
-  let rest = f32(i32(shifted & 0x3fffffffu) - 0x20000000) * 1.462918079e-9;
-  let square = rest * rest;
-  let sine = rest * (1.0 + square * (-0.16666666667 + square * (8.3333333e-3 + square * (-1.98412698e-4 + square * 2.7557319e-6))));
-  let cosine = 1.0 + square * (-0.5 + square * (4.16666667e-2 + square * (-1.38888889e-3 + square * 2.48015873e-5)));
-  let swapped = select(vec2f(cosine, sine), vec2f(sine, cosine), (quarters & 1u) == 1u);
-  return vec2f(select(swapped.x, -swapped.x, quarters == 1u || quarters == 2u), select(swapped.y, -swapped.y, quarters >= 2u));
-}
 )";
 
 constexpr auto kSlices = JoinTexts(kCommon, R"(
@@ -123,18 +111,18 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) l
   }
   let position = position_of(row);
   if interleaved {
-    let a = cos_sin(position * turns.load(2u * slice));
-    let b = cos_sin(position * turns.load(2u * slice + 1u));
+    let a = cos_sin_of_turn(position * turns.load(2u * slice));
+    let b = cos_sin_of_turn(position * turns.load(2u * slice + 1u));
     y.store4(v * vec4f(a.x, a.x, b.x, b.x) + v.yxwz * vec4f(-a.y, a.y, -b.y, b.y), row, head, slice);
   } else {
     const half = turns.pair / 4u;
     let is_first = slice < half;
     let pairs = select(slice - half, slice, is_first);
     let other = x.load4(row, head, select(slice - half, slice + half, is_first));
-    let a = cos_sin(position * turns.load(4u * pairs));
-    let b = cos_sin(position * turns.load(4u * pairs + 1u));
-    let c = cos_sin(position * turns.load(4u * pairs + 2u));
-    let d = cos_sin(position * turns.load(4u * pairs + 3u));
+    let a = cos_sin_of_turn(position * turns.load(4u * pairs));
+    let b = cos_sin_of_turn(position * turns.load(4u * pairs + 1u));
+    let c = cos_sin_of_turn(position * turns.load(4u * pairs + 2u));
+    let d = cos_sin_of_turn(position * turns.load(4u * pairs + 3u));
     let sine = vec4f(a.y, b.y, c.y, d.y);
     y.store4(v * vec4f(a.x, b.x, c.x, d.x) + other * select(sine, -sine, is_first), row, head, slice);
   }
@@ -162,7 +150,7 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) l
     pair = select(inner - turns.pair, inner, is_first);
     other = select(inner - turns.pair, inner + turns.pair, is_first);
   }
-  let angle = cos_sin(position_of(row) * turns.load(pair));
+  let angle = cos_sin_of_turn(position_of(row) * turns.load(pair));
   y.store(v * angle.x + x.load(row, head, other) * select(angle.y, -angle.y, is_first), row, head, inner);
 }
 )");

@@ -12,6 +12,7 @@
 
 #include "base/npz.h"
 #include "base/strings.h"
+#include "find_model.h"
 #include "leeway/leeway.h"
 #include "runtime/test_devices.h"
 #include "tensor/npy_tensor.h"
@@ -38,21 +39,6 @@ void Draw(const TensorInfo& info, std::span<std::byte> bytes, uint64_t first) {
     tensor.Set(i, IsFloat(info.dtype) ? double(bits) / double(1 << 24) : double(low + int64_t(bits % uint64_t(100 - low))));
   }
   std::memcpy(bytes.data(), tensor.bytes().data(), bytes.size());
-}
-
-std::optional<std::string> FindModel(const std::string& name) {
-  std::vector<fs::path> folders = {fs::path(LEEWAY_SOURCE_DIR) / ".cache/models",
-                                   fs::path(LEEWAY_SOURCE_DIR) / ".cache/converted"};
-  if (const char* given = std::getenv("LEEWAY_MODELS")) {
-    folders.clear();
-    std::stringstream list(given);
-    for (std::string folder; std::getline(list, folder, ':');) folders.push_back(folder);
-  }
-  for (const auto& folder : folders) {
-    const fs::path path = folder / (name + ".tflite");
-    if (fs::exists(path)) return path.string();
-  }
-  return std::nullopt;
 }
 
 using Arrays = std::map<std::string, HostTensor>;
@@ -140,7 +126,7 @@ class RealModel : public testing::TestWithParam<std::string> {
   void Check(Precision precision) {
     const std::string name = GetParam();
     if (IsForLater(name)) GTEST_SKIP() << "not among the models of this release";
-    const auto path = FindModel(name);
+    const auto path = FindModel(name + ".tflite");
     if (!path) GTEST_SKIP() << "there is no " << name << ".tflite in LEEWAY_MODELS or .cache";
     const auto devices = TestDevices();
     if (devices.empty()) GTEST_SKIP() << "there is no device";

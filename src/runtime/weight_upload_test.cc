@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/strings.h"
+#include "block_types.h"
 #include "runtime/check.h"
 #include "runtime/device_plan.h"
 #include "runtime/test_devices.h"
@@ -17,22 +18,6 @@
 
 namespace leeway {
 namespace {
-
-constexpr DType kTypes[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kIQ4_NL,
-                            DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
-
-std::vector<size_t> HalvesOf(DType dtype) {
-  switch (dtype) {
-    case DType::kQ4_1:
-    case DType::kQ5_1:
-    case DType::kQ4_K:
-    case DType::kQ5_K: return {0, 2};
-    case DType::kQ2_K: return {80, 82};
-    case DType::kQ3_K: return {108};
-    case DType::kQ6_K: return {208};
-    default: return {0};
-  }
-}
 
 // Any bytes are blocks; the scales are numbers below 2, the smallest halves among them.
 HostTensor RandomBlocks(DType dtype, Shape shape, uint32_t seed) {
@@ -54,7 +39,7 @@ std::vector<float> Unpacked(const BlockFormat& format, std::span<const std::byte
 }
 
 TEST(RepackKernel, KeepsEveryElementOnTheInterpreter) {
-  for (DType dtype : kTypes) {
+  for (DType dtype : kBlockTypes) {
     for (bool f16 : {true, false}) {
       for (size_t blocks : {size_t(1), size_t(6), size_t(7)}) {
         SCOPED_TRACE(StrCat(DTypeName(dtype), ", ", blocks, " blocks"));
@@ -97,7 +82,7 @@ TEST(UploadQuantized, KeepsEveryElementOnDevices) {
     auto opened = OpenDevice(name, {});
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     Device& device = **opened;
-    for (DType dtype : kTypes) {
+    for (DType dtype : kBlockTypes) {
       for (bool on_device : {true, false}) {
         SCOPED_TRACE(StrCat(name, ", ", DTypeName(dtype), on_device ? ", kernels" : ", host"));
         const size_t blocks = BlockElements(dtype) == 32 ? 2049 : 1027;

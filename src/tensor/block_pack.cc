@@ -94,22 +94,7 @@ void TakeApart(DType dtype, const uint8_t* b, Parts& p) {
         return (Nibble(b[64 * half + 32 * (part & 1) + l], part / 2) | (b[128 + 32 * half + l] >> (2 * part) & 3) << 4) - 32;
       });
     }
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kF64:
-    case DType::kI64:
-    case DType::kI32:
-    case DType::kI16:
-    case DType::kI8:
-    case DType::kU64:
-    case DType::kU32:
-    case DType::kU16:
-    case DType::kU8:
-    case DType::kBool:
-    case DType::kI4:
-    case DType::kU4:
-    case DType::kI2: break;
+    default: break;
   }
   CHECK(false && "not a block-quantized type");
 }
@@ -133,22 +118,7 @@ BlockFormat BlockFormatOf(DType dtype, bool f16_factors) {
     case DType::kQ4_K: return {.bits = 4, .group = 32, .has_minimum = true, .factor = DType::kF32};
     case DType::kQ5_K: return {.bits = 8, .group = 32, .has_minimum = true, .factor = DType::kF32};
     case DType::kQ6_K: return {.bits = 8, .group = 16, .has_minimum = false, .factor = DType::kF32};
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kF64:
-    case DType::kI64:
-    case DType::kI32:
-    case DType::kI16:
-    case DType::kI8:
-    case DType::kU64:
-    case DType::kU32:
-    case DType::kU16:
-    case DType::kU8:
-    case DType::kBool:
-    case DType::kI4:
-    case DType::kU4:
-    case DType::kI2: break;
+    default: break;
   }
   CHECK(false && "not a block-quantized type");
 }

@@ -5,29 +5,13 @@
 #include <cstring>
 #include <random>
 
+#include "block_types.h"
 #include "tensor/address.h"
 #include "tensor/block_quant.h"
 #include "tensor/dtype.h"
 
 namespace leeway {
 namespace {
-
-constexpr DType kTypes[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,  DType::kQ2_K,
-                            DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL};
-
-// Where a block has its halves.
-std::vector<size_t> HalvesOf(DType dtype) {
-  switch (dtype) {
-    case DType::kQ4_1:
-    case DType::kQ5_1:
-    case DType::kQ4_K:
-    case DType::kQ5_K: return {0, 2};
-    case DType::kQ2_K: return {80, 82};
-    case DType::kQ3_K: return {108};
-    case DType::kQ6_K: return {208};
-    default: return {0};
-  }
-}
 
 // Random bytes are blocks of any type; scales are kept below 2, so that they are numbers.
 std::vector<std::byte> RandomBlocks(DType dtype, size_t count, std::mt19937& random) {
@@ -41,7 +25,7 @@ std::vector<std::byte> RandomBlocks(DType dtype, size_t count, std::mt19937& ran
 
 TEST(BlockPack, KeepsEveryElementExactly) {
   std::mt19937 random(1);
-  for (DType dtype : kTypes) {
+  for (DType dtype : kBlockTypes) {
     for (bool f16 : {true, false}) {
       for (size_t count : {size_t(1), size_t(5)}) {
         SCOPED_TRACE(DTypeName(dtype));
@@ -60,7 +44,7 @@ TEST(BlockPack, KeepsEveryElementExactly) {
 }
 
 TEST(BlockPack, SizesOfPiecesAreThoseOfThePlacement) {
-  for (DType dtype : kTypes) {
+  for (DType dtype : kBlockTypes) {
     const BlockFormat format = BlockFormatOf(dtype, true);
     const Shape shape{6, 256};
     auto placement = PlaceQuantized(shape, format, {});

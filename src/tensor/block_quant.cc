@@ -203,22 +203,7 @@ auto VisitFormat(DType dtype, F&& f) {
     case DType::kQ5_K: return f(Q5_K{});
     case DType::kQ6_K: return f(Q6_K{});
     case DType::kIQ4_NL: return f(IQ4_NL{});
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kF64:
-    case DType::kI64:
-    case DType::kI32:
-    case DType::kI16:
-    case DType::kI8:
-    case DType::kU64:
-    case DType::kU32:
-    case DType::kU16:
-    case DType::kU8:
-    case DType::kBool:
-    case DType::kI4:
-    case DType::kU4:
-    case DType::kI2: break;
+    default: break;
   }
   CHECK(false && "not a block-quantized type");
 }

@@ -6,6 +6,7 @@
 
 #include "base/strings.h"
 #include "import/test_files.h"
+#include "test_folder.h"
 
 namespace leeway {
 namespace {
@@ -122,19 +123,8 @@ TEST(Safetensors, CutAtAnyByteIsRefused) {
   }
 }
 
-class Folder : public testing::Test {
+class Folder : public TestFolder {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / StrCat("leeway_safetensors_", testing::UnitTest::GetInstance()->random_seed(), "_",
-                                                    testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  void Write(const std::string& name, std::span<const std::byte> bytes) {
-    ASSERT_TRUE(WriteFileAtomically((folder_ / name).string(), bytes).ok());
-  }
-  void Write(const std::string& name, const std::string& text) { Write(name, std::as_bytes(std::span(text))); }
   std::string FolderFault() {
     auto opened = SafetensorsFolder::Open(folder_.string());
     return opened.ok() ? "none" : opened.error().message;
@@ -150,7 +140,6 @@ class Folder : public testing::Test {
 
   static constexpr char kMap[] =
       R"("a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors","c":"model-00002-of-00002.safetensors")";
-  fs::path folder_;
 };
 
 TEST_F(Folder, OneFileOrShards) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/strings.h"
+#include "find_model.h"
 #include "graph/passes/passes.h"
 #include "import/tflite/tflite.h"
 #include "ops/evaluate.h"
@@ -155,18 +156,6 @@ HostTensor DrawInput(const TensorType& type, uint64_t first) {
   return tensor;
 }
 
-std::string FindModel(const std::string& name) {
-  const char* given = std::getenv("LEEWAY_MODELS");
-  std::string folders = given ? given : LEEWAY_SOURCE_DIR "/.cache/models:" LEEWAY_SOURCE_DIR "/.cache/converted";
-  for (size_t begin = 0; begin <= folders.size();) {
-    size_t end = std::min(folders.find(':', begin), folders.size());
-    std::string path = folders.substr(begin, end - begin) + "/" + name + ".tflite";
-    if (std::filesystem::exists(path)) return path;
-    begin = end + 1;
-  }
-  return "";
-}
-
 std::vector<std::string> GoldenModels() {
   std::vector<std::string> names;
   const json index = ReadJson(kGoldens + "tflite/index.json");
@@ -184,9 +173,9 @@ double Conditioning(const std::string& model, size_t output) {
 class TfliteModel : public testing::TestWithParam<std::string> {};
 
 TEST_P(TfliteModel, GivesLiteRtsResultsOnTheCpu) {
-  std::string path = FindModel(GetParam());
-  if (path.empty()) GTEST_SKIP() << "the model is not in LEEWAY_MODELS or .cache/models";
-  auto graph = ImportTflite(path);
+  const auto path = FindModel(GetParam() + ".tflite");
+  if (!path) GTEST_SKIP() << "the model is not in LEEWAY_MODELS or .cache/models";
+  auto graph = ImportTflite(*path);
   if (!graph.ok() && graph.error().code == Code::kUnsupported) GTEST_SKIP() << graph.error().message;
   ASSERT_TRUE(graph.ok()) << graph.error().message;
   size_t before = graph->nodes.size();

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/strings.h"
+#include "find_model.h"
 #include "graph/passes/passes.h"
 #include "import/llm_file.h"
 #include "llm/models/random_model.h"
@@ -168,11 +169,6 @@ TEST(ModelsOnDevices, TheSameTokensAndLogitsAsOnTheCpu) {
   }
 }
 
-std::filesystem::path Shared() {
-  if (const char* given = std::getenv("LEEWAY_SHARED")) return given;
-  return std::filesystem::path(LEEWAY_SOURCE_DIR) / "../shared";
-}
-
 struct Golden {
   const char* model;
   const char* entry;
@@ -185,20 +181,14 @@ class GoldensOnDevices : public testing::TestWithParam<Golden> {};
 TEST_P(GoldensOnDevices, Logits) {
   const Golden& golden = GetParam();
   if (golden.is_large && !std::getenv("LEEWAY_TEST_ALL_WAYS")) GTEST_SKIP() << "Takes long; LEEWAY_TEST_ALL_WAYS is not set.";
-  const auto path = Shared() / "goldens/llm" / StrCat(golden.model, "-logits.json");
+  const auto path = SharedFolder() / "goldens/llm" / StrCat(golden.model, "-logits.json");
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "There is no " << path;
-  const std::filesystem::path source = LEEWAY_SOURCE_DIR;
-  std::filesystem::path file_path;
-  const char* given = std::getenv("LEEWAY_MODELS");
-  for (const auto& folder : {std::filesystem::path(given ? given : ""), source / ".cache/models", source / "../cache/models"}) {
-    if (file_path.empty() && std::filesystem::exists(folder / StrCat(golden.model, ".gguf")))
-      file_path = folder / StrCat(golden.model, ".gguf");
-  }
-  if (file_path.empty()) GTEST_SKIP() << "There is no " << golden.model << ".gguf";
+  const auto model_path = FindModel(StrCat(golden.model, ".gguf"));
+  if (!model_path) GTEST_SKIP() << "There is no " << golden.model << ".gguf";
   const auto entries = nlohmann::json::parse(std::ifstream(path))["entries"];
   const auto entry = std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return e["name"] == golden.entry; });
   ASSERT_NE(entry, entries.end());
-  auto file = LlmFile::Open(file_path.string());
+  auto file = LlmFile::Open(*model_path);
   ASSERT_TRUE(file.ok()) << file.error().message;
   auto contents = ModelFileOf(*file);
   ASSERT_TRUE(contents.ok()) << contents.error().message;

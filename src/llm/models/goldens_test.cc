@@ -7,25 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/strings.h"
+#include "find_model.h"
 #include "import/llm_file.h"
 #include "llm/models/test_session.h"
 
 namespace leeway::llm {
 namespace {
-
-std::filesystem::path Shared() {
-  if (const char* given = std::getenv("LEEWAY_SHARED")) return given;
-  return std::filesystem::path(LEEWAY_SOURCE_DIR) / "../shared";
-}
-std::filesystem::path ModelPath(const std::string& name) {
-  const std::filesystem::path source = LEEWAY_SOURCE_DIR;
-  std::vector<std::filesystem::path> folders = {source / ".cache/models", source / "../cache/models"};
-  if (const char* given = std::getenv("LEEWAY_MODELS")) folders.insert(folders.begin(), given);
-  for (const auto& folder : folders) {
-    if (std::filesystem::exists(folder / name)) return folder / name;
-  }
-  return name;
-}
 
 struct Golden {
   const char* model;
@@ -38,14 +25,14 @@ class Goldens : public testing::TestWithParam<Golden> {};
 
 TEST_P(Goldens, LogitsAndGreedyIds) {
   const Golden& golden = GetParam();
-  const auto path = Shared() / "goldens/llm" / StrCat(golden.model, "-logits.json");
-  const auto model_path = ModelPath(StrCat(golden.model, ".gguf"));
+  const auto path = SharedFolder() / "goldens/llm" / StrCat(golden.model, "-logits.json");
+  const auto model_path = FindModel(StrCat(golden.model, ".gguf"));
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "There is no " << path;
-  if (!std::filesystem::exists(model_path)) GTEST_SKIP() << "There is no " << model_path;
+  if (!model_path) GTEST_SKIP() << "There is no " << golden.model << ".gguf";
   const auto entries = nlohmann::json::parse(std::ifstream(path))["entries"];
   const auto entry = std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return e["name"] == golden.entry; });
   ASSERT_NE(entry, entries.end());
-  auto file = LlmFile::Open(model_path.string());
+  auto file = LlmFile::Open(*model_path);
   ASSERT_TRUE(file.ok()) << file.error().message;
   auto contents = ModelFileOf(*file);
   ASSERT_TRUE(contents.ok()) << contents.error().message;
@@ -61,7 +48,7 @@ TEST_P(Goldens, LogitsAndGreedyIds) {
   EXPECT_EQ(Best(logits), best[0]);
   // The text that goes on from the same prompt, if there is one, where the best is ahead by more than the error.
   const auto texts =
-      nlohmann::json::parse(std::ifstream(Shared() / "goldens/llm" / StrCat(golden.model, "-text.json")))["entries"];
+      nlohmann::json::parse(std::ifstream(SharedFolder() / "goldens/llm" / StrCat(golden.model, "-text.json")))["entries"];
   const auto text =
       std::find_if(texts.begin(), texts.end(), [&](const auto& e) { return e["prompt_ids"] == (*entry)["prompt_ids"]; });
   if (text == texts.end()) return;

@@ -4,9 +4,6 @@
 
 #include "base/strings.h"
 #include "llm/models/graph_builder.h"
-#include "ops/sample.h"
-#include "ops/step.h"
-#include "tensor/block_pack.h"
 
 namespace leeway::llm {
 
@@ -45,26 +42,6 @@ Result<Graph> BuildGraph(const LlmModel& model, const StageShape& shape) {
   GraphBuilder builder(model, shape);
   family->build(builder);
   return builder.Finish();
-}
-
-MemoryEstimate EstimateModelMemory(const LlmModel& model, const StageShape& shape, const DeviceFormats& formats) {
-  MemoryEstimate estimate;
-  for (const auto& [name, tensor] : model.tensors) {
-    const size_t elements = size_t(tensor->element_count());
-    size_t bytes = elements * (formats.f16_weights && tensor->shape().rank() > 1 ? 2 : 4);
-    if (IsBlockQuantized(tensor->dtype())) {
-      const BlockFormat format = BlockFormatOf(tensor->dtype(), formats.f16_factors);
-      bytes = QuantsBytes(format, elements) + FactorsBytes(format, elements);
-    }
-    (name == "token_embd.weight" ? estimate.embeddings : estimate.weights) += int64_t(bytes);
-  }
-  for (size_t l = 0; l < model.config.layers.size(); ++l) {
-    const LayerConfig& layer = model.config.layers[l];
-    if (layer.kv_layer != int(l)) continue;
-    estimate.kv_cache += 2 * layer.kv_heads * layer.head_size * CacheSlots(layer, shape) * (formats.f16_caches ? 2 : 4);
-  }
-  estimate.states = 4 * (shape.context + 1 + kStepElements + kSamplerElements);
-  return estimate;
 }
 
 }  // namespace leeway::llm

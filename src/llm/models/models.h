@@ -28,13 +28,6 @@ Result<Graph> BuildGraph(const LlmModel& model, const StageShape& shape);
 // Slots of a layer's cache: the context, or a ring for its window.
 int64_t CacheSlots(const LayerConfig& layer, const StageShape& shape);
 
-// How a device stores what is not block-quantized, and the factors of blocks.
-struct DeviceFormats {
-  bool f16_weights = false, f16_factors = true, f16_caches = true;
-};
-// Bytes on the device. Block-quantized weights keep their codes, in the formats of tensor/block_pack.h.
-MemoryEstimate EstimateModelMemory(const LlmModel& model, const StageShape& shape, const DeviceFormats& formats);
-
 // ---- For families ----
 
 class GraphBuilder;

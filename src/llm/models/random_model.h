@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/strings.h"
+#include "block_types.h"
 #include "llm/models/models.h"
 #include "tensor/block_quant.h"
 
@@ -26,23 +27,22 @@ inline std::shared_ptr<const HostTensor> RandomTensor(const Shape& shape, DType 
   HostTensor tensor(DType::kF32, shape);
   for (float& value : tensor.as_mutable<float>()) value = normal(random);
   if (!IsBlockQuantized(type) || CanQuantize(type)) return std::make_shared<const HostTensor>(tensor.ConvertTo(type));
-  // Random quants under scales of a fitting size: halves are found by their place in the block.
+  // Random quants under scales of a fitting size: halves have their places in the block.
   HostTensor blocks(type, shape);
   std::span<std::byte> bytes = blocks.mutable_bytes();
   for (std::byte& byte : bytes) byte = std::byte(random() & 0xff);
   const size_t block = BlockBytes(type);
   for (size_t at = 0; at < bytes.size(); at += block) {
-    std::vector<size_t> halves = {0};
     double scale = deviation / 60;
     switch (type) {
-      case DType::kQ2_K: halves = {80, 82}, scale = deviation / 20; break;
-      case DType::kQ3_K: halves = {108}, scale = deviation / 40; break;
-      case DType::kQ4_K: halves = {0, 2}, scale = deviation / 800; break;
-      case DType::kQ5_K: halves = {0, 2}, scale = deviation / 1600; break;
-      case DType::kQ6_K: halves = {208}, scale = deviation / 1300; break;
+      case DType::kQ2_K: scale = deviation / 20; break;
+      case DType::kQ3_K: scale = deviation / 40; break;
+      case DType::kQ4_K: scale = deviation / 800; break;
+      case DType::kQ5_K: scale = deviation / 1600; break;
+      case DType::kQ6_K: scale = deviation / 1300; break;
       default: break;
     }
-    for (size_t half : halves) {
+    for (size_t half : HalvesOf(type)) {
       const uint16_t bits = F32ToF16(float(scale));
       bytes[at + half] = std::byte(bits & 0xff), bytes[at + half + 1] = std::byte(bits >> 8);
     }
