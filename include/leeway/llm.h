@@ -48,8 +48,8 @@ struct EngineOptions {
   uint64_t memory_limit_bytes = 0;
   bool f32_cache = false;         // the KV cache is never narrower than f32
   bool int8_activations = false;  // decoding multiplies with activations in 8 bits where kernels of the device can
-  // Whether steps of decoding are fused to few dispatches where kernels of the device can. Not set: on all but software
-  // devices.
+  // Whether steps of decoding are fused to few dispatches where kernels of the device can. Not set: on GPUs, and on CPUs through
+  // OpenCL.
   std::optional<bool> fuse_decoding;
 
   std::optional<std::string> cache_folder;      // as CompileOptions has it

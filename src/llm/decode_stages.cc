@@ -232,8 +232,9 @@ class Fuser {
     Node attention;
     attention.name = node(n).name;
     attention.op = FindOp("decode_attention");
-    // Enough splits to have several multiprocessors at it, few enough for the next stage to merge.
-    const int64_t splits = std::clamp<int64_t>(cache[1] / 32, 1, 16);
+    // Enough splits to have several multiprocessors at it, few enough for the next stage to merge; on a CPU, where heads are
+    // dealt out as well, only what lets threads end together.
+    const int64_t splits = target_.is_software ? (8 + heads) / heads : std::clamp<int64_t>(cache[1] / 32, 1, 16);
     attention.attrs.Set("heads", heads);
     attention.attrs.Set("splits", splits);
     attention.attrs.Set("scale", node(n).attrs.GetFloat("scale", 1));

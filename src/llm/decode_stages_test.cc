@@ -23,10 +23,16 @@ shader::Target LargeGpu() {
   return target;
 }
 
+shader::Target Cpu() {
+  shader::Target target = shader::TypicalTarget(shader::Language::kOpenClC);
+  target.is_software = true;
+  return target;
+}
+
 Tiny TinyOf(const char* architecture) {
   Tiny tiny;
   tiny.architecture = architecture;
-  tiny.width = 64, tiny.heads = 4, tiny.kv_heads = 2, tiny.head_size = 32, tiny.inner = 96, tiny.vocabulary = 300;
+  tiny.width = 64, tiny.heads = 4, tiny.kv_heads = 2, tiny.head_size = 32, tiny.inner = 192, tiny.vocabulary = 300;
   tiny.type = DType::kQ4_0;
   return tiny;
 }
@@ -43,18 +49,21 @@ TEST_P(Families, FiveOperatorsALayer) {
   const Tiny tiny = TinyOf(GetParam());
   auto model = MakeModel(RandomFile(tiny, 5));
   ASSERT_TRUE(model.ok()) << model.error().message;
-  auto graph = BuildGraph(*model, {.rows = 1, .context = 40, .max_rows = 8, .sample = true});
-  ASSERT_TRUE(graph.ok()) << graph.error().message;
-  auto made = FuseDecodeStages(*graph, LargeGpu(), {.greedy = true, .int8 = true});
-  ASSERT_TRUE(made.ok()) << made.error().message;
-  const Status status = Verify(*graph);
-  ASSERT_TRUE(status.ok()) << status.error().message << Format(*graph);
-  ASSERT_TRUE(RunPasses(*graph, {}).ok());
-  auto counts = CountOps(*graph);
-  EXPECT_EQ(counts["decode_linear"], 4 * tiny.layers) << Format(*graph);
-  EXPECT_EQ(counts["decode_attention"], tiny.layers);
-  EXPECT_EQ(counts["decode_greedy"], 1);
-  EXPECT_EQ(int(graph->nodes.size()), 5 * tiny.layers + 2) << Format(*graph);  // and embed_tokens
+  for (const shader::Target& target : {LargeGpu(), Cpu()}) {
+    SCOPED_TRACE(target.is_software);
+    auto graph = BuildGraph(*model, {.rows = 1, .context = 40, .max_rows = 8, .sample = true});
+    ASSERT_TRUE(graph.ok()) << graph.error().message;
+    auto made = FuseDecodeStages(*graph, target, {.greedy = true, .int8 = true});
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    const Status status = Verify(*graph);
+    ASSERT_TRUE(status.ok()) << status.error().message << Format(*graph);
+    ASSERT_TRUE(RunPasses(*graph, {}).ok());
+    auto counts = CountOps(*graph);
+    EXPECT_EQ(counts["decode_linear"], 4 * tiny.layers) << Format(*graph);
+    EXPECT_EQ(counts["decode_attention"], tiny.layers);
+    EXPECT_EQ(counts["decode_greedy"], 1);
+    EXPECT_EQ(int(graph->nodes.size()), 5 * tiny.layers + 2) << Format(*graph);  // and embed_tokens
+  }
 }
 
 TEST_P(Families, TheSameTokensAndCaches) {

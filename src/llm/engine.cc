@@ -96,6 +96,12 @@ struct Planned {
   ValueId tokens = kNoValue, logits = kNoValue;
 };
 
+// A device gets stages in one dispatch each where it has subgroups that they need, or where it is a CPU that runs a workgroup
+// of one invocation as fast as any other; Vulkan on a CPU does neither well.
+bool FusesDecoding(const EngineOptions& options, const DeviceInfo& device) {
+  return options.fuse_decoding.value_or(!device.is_software || device.target.language == shader::Language::kOpenClC);
+}
+
 // The graph of the model for so many rows. Its caches may be narrow.
 Result<Graph> MakeGraph(const LlmModel& model, const StageShape& shape) {
   ASSIGN_OR_RETURN(Graph graph, BuildGraph(model, shape));
@@ -112,7 +118,7 @@ Result<Planned> MakePlanned(const LlmModel& model, const StageShape& shape, cons
   Planned planned;
   planned.rows = int(shape.rows);
   ASSIGN_OR_RETURN_CONTEXT(Graph graph, MakeGraph(model, shape), context);
-  if (shape.rows == 1 && device && options.fuse_decoding.value_or(!device->is_software)) {
+  if (shape.rows == 1 && device && FusesDecoding(options, *device)) {
     const auto fused = FuseDecodeStages(graph, device->target, {.greedy = greedy, .int8 = options.int8_activations});
     if (!fused.ok()) return WithContext(fused.error(), context);
   }
@@ -250,7 +256,7 @@ Result<Prepared> Prepare(const std::string& path, const EngineOptions& options) 
       for (const auto& note : planned.plan.placement.notes) options.log(note);
     }
     prepared.planned.push_back(std::move(planned));
-    if (!has_head || !device || !options.fuse_decoding.value_or(!device->info().is_software)) continue;
+    if (!has_head || !device || !FusesDecoding(options, device->info())) continue;
     StageShape without_logits = shape;
     without_logits.logits = false;
     ASSIGN_OR_RETURN(Planned greedy, MakePlanned(model, without_logits, state.options, &device->info(), state.shared->pool,

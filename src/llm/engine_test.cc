@@ -137,7 +137,7 @@ class EngineTest : public testing::Test {
 
 TEST_F(EngineTest, FusedDecodingChoosesTheSameTokens) {
   TinyModel tiny;
-  tiny.width = 64, tiny.head_size = 32, tiny.inner = 96, tiny.type = DType::kQ4_0;
+  tiny.width = 64, tiny.head_size = 32, tiny.inner = 192, tiny.type = DType::kQ4_0;
   TinyModelFile file(tiny, "engine-fused");
   for (const std::string& place : Places()) {
     SCOPED_TRACE(place);

@@ -6,6 +6,7 @@
 // largest score and the sum of exp(score - largest), then two unused elements. An empty split has a largest of -3e4 and sums
 // of 0.
 //   split    one workgroup per split and key/value head
+//   serial   CPUs: one invocation per split and query head, without barriers
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -385,11 +386,10 @@ bool AcceptSplit(const KernelRequest& request) {
          a.memory <= int64_t(request.target.max_workgroup_bytes);
 }
 
-Result<OpPlan> Plan(const KernelRequest& request) {
+// The dispatch with its tensors, the grid left open.
+KernelDispatch Start(const KernelRequest& request, const char* name, std::string_view text) {
   const OpCall& call = request.call;
-  const AttentionShape a = ShapeOf(request);
-  OpPlan plan;
-  KernelDispatch dispatch{.kernel_name = "decode_attention", .kernel_text = kSplit, .stores_result = true};
+  KernelDispatch dispatch{.kernel_name = name, .kernel_text = text, .stores_result = true};
   const Shape row{InputShape(call, kQkv).element_count()};
   dispatch.tensors = {InputArgument("qkv", int(kQkv), row, ReshapeMap(InputShape(call, kQkv), row)),
                       InputArgument("turns", int(kTurns)),
@@ -400,13 +400,24 @@ Result<OpPlan> Plan(const KernelRequest& request) {
   if (HasInput(call, kQueryGain)) dispatch.tensors.push_back(InputArgument("query_gain", int(kQueryGain)));
   if (HasInput(call, kKeyGain)) dispatch.tensors.push_back(InputArgument("key_gain", int(kKeyGain)));
   auto& consts = dispatch.consts;
-  consts["heads"] = double(a.heads);
+  const int64_t heads = call.attrs.GetInt("heads");
+  consts["heads"] = double(heads);
   consts["scale"] = call.attrs.GetFloat("scale", 1);
   consts["window"] = double(call.attrs.GetInt("window"));
   consts["interleaved"] = call.attrs.GetBool("interleaved");
   consts["epsilon"] = call.attrs.GetFloat("epsilon", 1e-6);
   consts["has_query_gain"] = HasInput(call, kQueryGain);
   consts["has_key_gain"] = HasInput(call, kKeyGain);
+  const Shape& keys = InputShape(call, kKeys);
+  dispatch.flops = 4.0 * double(heads * keys[2]) * double(keys[1]);
+  return dispatch;
+}
+
+Result<OpPlan> Plan(const KernelRequest& request) {
+  const AttentionShape a = ShapeOf(request);
+  OpPlan plan;
+  KernelDispatch dispatch = Start(request, "decode_attention", kSplit);
+  auto& consts = dispatch.consts;
   consts["threads"] = a.threads;
   consts["shared_lanes"] = a.shared_lanes;
   consts["together"] = a.together;
@@ -414,16 +425,171 @@ Result<OpPlan> Plan(const KernelRequest& request) {
   consts["tile"] = a.tile;
   dispatch.workgroups[0] = uint32_t(a.splits);
   dispatch.workgroups[1] = uint32_t(a.kv_heads);
-  dispatch.flops = 4.0 * double(a.heads * a.head) * double(InputShape(call, kKeys)[1]);
   plan.dispatches.push_back(std::move(dispatch));
   return plan;
 }
 
-constexpr KernelVariant kVariants[] = {{.name = "split",
-                                        .what = "one workgroup per split and key/value head",
-                                        .accepts = AcceptSplit,
-                                        .plan = Plan,
-                                        .no_epilogue = true}};
+// The heads that share a key each make it for themselves, so that none waits for the cache. Loops over eight single elements
+// become vector instructions of that width.
+constexpr std::string_view kSerial = R"(
+tensor qkv[element] : read;
+weights query_gain[element];
+weights key_gain[element];
+tensor turns[pair] : read as u32;
+tensor at_step[field] : read as i32;
+tensor keys[kv_head, slot, element] : read_write;
+tensor values[kv_head, slot, element] : read_write;
+tensor y[split, element] : write;
+
+const heads : u32;
+const scale : f32;
+const window : u32;
+const interleaved : bool;
+const epsilon : f32;
+const has_query_gain : bool;
+const has_key_gain : bool;
+
+const head = keys.element;
+const eights = head / 8u;
+const group_heads = heads / keys.kv_head;
+const tile = 4u;  // positions
+
+var<workgroup> query : array<f32, head>;
+var<workgroup> key : array<f32, head>;
+
+fn dot_of_key(kv : u32, slot : u32, zero : u32) -> f32 {
+  var acc = array<f32, 8>();
+  for (var c = 0u; c < eights + zero; c++) {
+    for (var i = 0u; i < 8u; i++) { acc[i] += query[8u * c + i] * keys.load(kv, slot, 8u * c + i); }
+  }
+  return ((acc[0] + acc[4]) + (acc[1] + acc[5])) + ((acc[2] + acc[6]) + (acc[3] + acc[7]));
+}
+
+@compute @workgroup_size(1)
+fn main(@builtin(workgroup_id) group : vec3u) {
+  let h = group.x;
+  let split = group.y;
+  let kv = h / group_heads;
+  // Zero, but no compiler knows: Mesa unrolls loops over constant extents without measure.
+  let zero = h >> 31u;
+  let position = u32(at_step.load(0u));
+  var begin = 0u;
+  if (window > 0u) { begin = select(0u, position + 1u - window, position + 1u > window); }
+  let span = (position + 1u - begin + y.split - 1u) / y.split;
+  let first = begin + split * span;
+  let own = first <= position && position < first + span;
+  let end = min(first + span, position);  // of what is in the caches already
+  let own_values = (heads + keys.kv_head + kv) * head;
+
+  var query_squares = 0.0;
+  var key_squares = 0.0;
+  for (var i = 0u; i < head + zero; i++) {
+    let q = qkv.load(h * head + i);
+    let k = qkv.load((heads + kv) * head + i);
+    query_squares += q * q;
+    key_squares += k * k;
+    query[i] = q;
+    key[i] = k;
+  }
+  if (has_query_gain) {
+    let factor = inverseSqrt(query_squares / f32(head) + epsilon);
+    for (var i = 0u; i < head + zero; i++) { query[i] *= factor * query_gain.load(i); }
+  }
+  if (has_key_gain) {
+    let factor = inverseSqrt(key_squares / f32(head) + epsilon);
+    for (var i = 0u; i < head + zero; i++) { key[i] *= factor * key_gain.load(i); }
+  }
+  for (var i = 0u; i < turns.pair + zero; i++) {
+    var a = i;
+    var b = i + turns.pair;
+    if (interleaved) { a = 2u * i; b = 2u * i + 1u; }
+    let turned = cos_sin_of_turn(position * turns.load(i));
+    let qa = query[a];
+    let qb = query[b];
+    query[a] = qa * turned.x - qb * turned.y;
+    query[b] = qb * turned.x + qa * turned.y;
+    let ka = key[a];
+    let kb = key[b];
+    key[a] = ka * turned.x - kb * turned.y;
+    key[b] = kb * turned.x + ka * turned.y;
+  }
+  for (var i = 0u; i < head + zero; i++) { query[i] *= scale; }
+
+  var largest = -3.0e4;
+  var total = 0.0;
+  var sum = array<f32, head>();
+  for (var start = first; start < end; start += tile) {
+    // Beyond the end the last one again, without weight.
+    let slot0 = start % keys.slot;
+    let slot1 = min(start + 1u, end - 1u) % keys.slot;
+    let slot2 = min(start + 2u, end - 1u) % keys.slot;
+    let slot3 = min(start + 3u, end - 1u) % keys.slot;
+    let scores = vec4f(dot_of_key(kv, slot0, zero), dot_of_key(kv, slot1, zero), dot_of_key(kv, slot2, zero), dot_of_key(kv, slot3, zero));
+    let top = max4(scores);
+    if (top > largest) {
+      let shrink = exp(largest - top);
+      total *= shrink;
+      for (var i = 0u; i < head + zero; i++) { sum[i] *= shrink; }
+      largest = top;
+    }
+    let e = keep4(exp(scores - largest), 0u, end - start, 0.0);
+    total += sum4(e);
+    for (var c = 0u; c < eights + zero; c++) {
+      for (var i = 0u; i < 8u; i++) {
+        let at = 8u * c + i;
+        sum[at] += e.x * values.load(kv, slot0, at) + e.y * values.load(kv, slot1, at) + e.z * values.load(kv, slot2, at) +
+                   e.w * values.load(kv, slot3, at);
+      }
+    }
+  }
+  if (own) {
+    var score = 0.0;
+    for (var i = 0u; i < head + zero; i++) { score += query[i] * key[i]; }
+    let top = max(score, largest);
+    let shrink = exp(largest - top);
+    let e = exp(score - top);
+    total = total * shrink + e;
+    largest = top;
+    for (var i = 0u; i < head + zero; i++) { sum[i] = sum[i] * shrink + e * qkv.load(own_values + i); }
+    if (h % group_heads == 0u && at_step.load(1u) > 0) {
+      let slot = position % keys.slot;
+      for (var i = 0u; i < head + zero; i++) {
+        keys.store(key[i], kv, slot, i);
+        values.store(qkv.load(own_values + i), kv, slot, i);
+      }
+    }
+  }
+  let at = h * (head + 4u);
+  for (var i = 0u; i < head + zero; i++) { y.store(sum[i], split, at + i); }
+  y.store4(vec4f(largest, total, 0.0, 0.0), split, (at + head) / 4u);
+}
+)";
+
+bool AcceptSerial(const KernelRequest& request) {
+  return request.target.is_software && InputShape(request.call, kKeys)[2] <= 1024;
+}
+
+Result<OpPlan> PlanSerial(const KernelRequest& request) {
+  OpPlan plan;
+  KernelDispatch dispatch = Start(request, "decode_attention_serial", kSerial);
+  dispatch.workgroups[0] = uint32_t(request.call.attrs.GetInt("heads"));
+  dispatch.workgroups[1] = uint32_t(request.call.outputs[0].shape[0]);
+  plan.dispatches.push_back(std::move(dispatch));
+  return plan;
+}
+
+constexpr KernelVariant kVariants[] = {
+    {.name = "split",
+     .what = "one workgroup per split and key/value head",
+     .accepts = AcceptSplit,
+     .plan = Plan,
+     .no_epilogue = true},
+    {.name = "serial",
+     .what = "CPUs: one invocation per split and query head",
+     .accepts = AcceptSerial,
+     .plan = PlanSerial,
+     .no_epilogue = true},
+};
 constexpr OpKernels kKernels = {.variants = kVariants};
 
 }  // namespace

@@ -1,12 +1,13 @@
 // decode_greedy: the end of a step of greedy decoding: final norm, product with the head, largest logit (of equal ones the
 // first), and the state moved on as `sample` does it. Logits are never written.
-//   int8, float   a dispatch that prepares the input once, one with an argmax in each workgroup, one that picks; how the
-//   product
-//                 takes its input is the attribute `activations`
+//   argmax   a dispatch that prepares the input once, one with an argmax in each workgroup, one that picks; how the product
+//            takes its input is the attribute `activations`
+//   serial   CPUs: the few workgroups each prepare the input for themselves, and one invocation picks
 #include <algorithm>
 #include <cmath>
 
 #include "ops/assemble.h"
+#include "ops/decode_serial.h"
 #include "ops/decode_stage.h"
 #include "ops/dispatch.h"
 #include "ops/operands.h"
@@ -136,11 +137,30 @@ fn main(@builtin(local_invocation_index) at : u32) {
 }
 )");
 
-constexpr std::string_view kPick = R"(
+// Moves the state on by the chosen row, as `sample` does it.
+constexpr char kMoveOn[] = R"(
 tensor best[group] : read;
 tensor best_row[group] : read as u32;
 tensor tokens[place] : read_write as i32;
 tensor at_step[field] : read_write as i32;
+fn move_on(row : u32) {
+  let count = at_step.load(1u);
+  if (count > 0) {
+    let next = at_step.load(0u) + count;
+    if (next < i32(tokens.place)) { tokens.store(i32(row), u32(next)); }
+    at_step.store(next, 0u);
+    if (next + 1 < i32(tokens.place)) {
+      at_step.store(1, 1u);
+      at_step.store(0, 3u);
+    } else {
+      at_step.store(0, 1u);
+      at_step.store(1, 3u);
+    }
+  }
+}
+)";
+
+constexpr auto kPick = JoinTexts(kMoveOn, R"(
 const threads : u32;
 const subgroups = threads / subgroup_size;
 var<workgroup> tops : array<f32, subgroups>;
@@ -169,22 +189,27 @@ fn main(@builtin(local_invocation_index) at : u32) {
     for (var i = 1u; i < subgroups; i++) {
       if (tops[i] > top || (tops[i] == top && top_rows[i] < row)) { top = tops[i]; row = top_rows[i]; }
     }
-    let count = at_step.load(1u);
-    if (count > 0) {
-      let next = at_step.load(0u) + count;
-      if (next < i32(tokens.place)) { tokens.store(i32(row), u32(next)); }
-      at_step.store(next, 0u);
-      if (next + 1 < i32(tokens.place)) {
-        at_step.store(1, 1u);
-        at_step.store(0, 3u);
-      } else {
-        at_step.store(0, 1u);
-        at_step.store(1, 3u);
-      }
-    }
+    move_on(row);
   }
 }
-)";
+)");
+
+// Workgroups have rising rows, so that the first of equal logits has the lowest.
+constexpr auto kPickSerial = JoinTexts(kMoveOn, R"(
+@compute @workgroup_size(1)
+fn main(@builtin(workgroup_id) group : vec3u) {
+  var top = best.load(0u);
+  var row = best_row.load(0u);
+  for (var i = 1u; i < best.group; i++) {
+    let v = best.load(i);
+    if (v > top) {
+      top = v;
+      row = best_row.load(i);
+    }
+  }
+  move_on(row);
+}
+)");
 
 DecodeStage HeadOf(const OpCall& call) {
   DecodeStage stage;
@@ -201,22 +226,39 @@ bool Accept(const KernelRequest& request) {
          StageFits(request, HeadOf(call), *call.inputs[kWeights].constant, InputShape(call, kWeights)[1]);
 }
 
-Result<OpPlan> Plan(const KernelRequest& request) {
-  const OpCall& call = request.call;
-  const DecodeStage stage = HeadOf(call);
-  const int64_t rows = InputShape(call, kWeights)[0], inner = InputShape(call, kWeights)[1];
-  OpPlan plan;
-  auto scratch = [&](DType dtype, Shape shape) {
+struct Scratch {
+  OpPlan& plan;
+  int Add(DType dtype, Shape shape) {
     plan.tensors.push_back({.type = {dtype, shape}});
     return int(plan.tensors.size()) - 1;
-  };
-  auto scratch_argument = [](std::string name, int index) {
+  }
+  static TensorArgument Argument(std::string name, int index) {
     TensorArgument argument;
     argument.name = std::move(name);
     argument.kind = TensorArgument::Kind::kPlan;
     argument.index = index;
     return argument;
-  };
+  }
+};
+
+// The head's results, and the dispatch that picks the largest of them.
+void AddPick(OpPlan& plan, KernelDispatch& head, KernelDispatch& pick, int64_t groups) {
+  Scratch scratch{plan};
+  const int best = scratch.Add(DType::kF32, Shape{groups}), best_row = scratch.Add(DType::kU32, Shape{groups});
+  for (KernelDispatch* dispatch : {&head, &pick}) {
+    dispatch->tensors.push_back(Scratch::Argument("best", best));
+    dispatch->tensors.push_back(Scratch::Argument("best_row", best_row));
+  }
+  pick.tensors.push_back(OutputArgument("tokens", 0));
+  pick.tensors.push_back(OutputArgument("at_step", 1));
+}
+
+Result<OpPlan> Plan(const KernelRequest& request) {
+  const OpCall& call = request.call;
+  const DecodeStage stage = HeadOf(call);
+  const int64_t rows = InputShape(call, kWeights)[0], inner = InputShape(call, kWeights)[1];
+  OpPlan plan;
+  Scratch scratch{plan};
   const Shape row{inner};
   auto row_argument = [&](const char* name, size_t index) {
     return InputArgument(name, int(index), row, ReshapeMap(InputShape(call, index), row));
@@ -238,36 +280,61 @@ Result<OpPlan> Plan(const KernelRequest& request) {
   KernelDispatch head{.kernel_name = "decode_head", .kernel_text = DecodeStageText()};
   AddStackedWeights(plan, head, "w", {int(kWeights)}, InputShape(call, kWeights));
   if (stage.int8) {
-    const int codes = scratch(DType::kU32, Shape{inner / 4}), scales = scratch(DType::kF32, Shape{inner / 32, 4});
+    const int codes = scratch.Add(DType::kU32, Shape{inner / 4}), scales = scratch.Add(DType::kF32, Shape{inner / 32, 4});
     for (KernelDispatch* dispatch : {&prepare, &head}) {
-      dispatch->tensors.push_back(scratch_argument(dispatch == &head ? "codes_in" : "codes", codes));
-      dispatch->tensors.push_back(scratch_argument("code_scales", scales));
+      dispatch->tensors.push_back(Scratch::Argument(dispatch == &head ? "codes_in" : "codes", codes));
+      dispatch->tensors.push_back(Scratch::Argument("code_scales", scales));
     }
   } else {
-    const int normed = scratch(DType::kF32, row);
-    prepare.tensors.push_back(scratch_argument("normed", normed));
-    head.tensors.push_back(scratch_argument("x", normed));
+    const int normed = scratch.Add(DType::kF32, row);
+    prepare.tensors.push_back(Scratch::Argument("normed", normed));
+    head.tensors.push_back(Scratch::Argument("x", normed));
   }
-  const int64_t groups = SetStageGrid(head, request, stage, inner, rows);
-  const int best = scratch(DType::kF32, Shape{groups}), best_row = scratch(DType::kU32, Shape{groups});
-  head.tensors.push_back(scratch_argument("best", best));
-  head.tensors.push_back(scratch_argument("best_row", best_row));
-
-  KernelDispatch pick{.kernel_name = "decode_pick", .kernel_text = kPick};
-  pick.tensors = {scratch_argument("best", best), scratch_argument("best_row", best_row), OutputArgument("tokens", 0),
-                  OutputArgument("at_step", 1)};
+  KernelDispatch pick{.kernel_name = "decode_pick", .kernel_text = kPick.data()};
   pick.consts = {{"threads", double(std::min<int64_t>(1024, request.target.max_invocations))}};
+  AddPick(plan, head, pick, SetStageGrid(head, request, stage, inner, rows));
   plan.dispatches.push_back(std::move(prepare));
   plan.dispatches.push_back(std::move(head));
   plan.dispatches.push_back(std::move(pick));
   return plan;
 }
 
-constexpr KernelVariant kVariants[] = {{.name = "argmax",
-                                        .what = "an argmax in each workgroup of the head",
-                                        .accepts = Accept,
-                                        .plan = Plan,
-                                        .no_epilogue = true}};
+// With the norm in it.
+DecodeStage SerialHeadOf(const OpCall& call) {
+  DecodeStage stage = HeadOf(call);
+  stage.before = HasInput(call, kBranch) ? DecodeStage::Before::kAddNorm : DecodeStage::Before::kNorm;
+  return stage;
+}
+
+bool AcceptSerial(const KernelRequest& request) {
+  const OpCall& call = request.call;
+  return call.inputs[kWeights].constant &&
+         SerialStageFits(request, SerialHeadOf(call), *call.inputs[kWeights].constant, InputShape(call, kWeights)[1]);
+}
+
+Result<OpPlan> PlanSerial(const KernelRequest& request) {
+  const OpCall& call = request.call;
+  const DecodeStage stage = SerialHeadOf(call);
+  const int64_t rows = InputShape(call, kWeights)[0], inner = InputShape(call, kWeights)[1];
+  OpPlan plan;
+  KernelDispatch head{.kernel_name = "decode_head_serial", .kernel_text = SerialStageText()};
+  AddStackedWeights(plan, head, "w", {int(kWeights)}, InputShape(call, kWeights));
+  AddStageInputs(head, request, stage, {int(kX), int(kBranch), int(kGain), int(kBranchGain), -1}, inner);
+  KernelDispatch pick{.kernel_name = "decode_pick_serial", .kernel_text = kPickSerial.data()};
+  AddPick(plan, head, pick, SetSerialGrid(head, request, stage, inner, rows));
+  plan.dispatches.push_back(std::move(head));
+  plan.dispatches.push_back(std::move(pick));
+  return plan;
+}
+
+constexpr KernelVariant kVariants[] = {
+    {.name = "argmax", .what = "an argmax in each workgroup of the head", .accepts = Accept, .plan = Plan, .no_epilogue = true},
+    {.name = "serial",
+     .what = "CPUs: one invocation takes many rows",
+     .accepts = AcceptSerial,
+     .plan = PlanSerial,
+     .no_epilogue = true},
+};
 constexpr OpKernels kKernels = {.variants = kVariants};
 
 }  // namespace

@@ -4,12 +4,14 @@
 // gated pair of rows, or nothing.
 //   int8     activations in 8 bits, a scale to 32 of them; packed integer products; for 4 bits or 8 bits in groups of 32
 //   float    activations in f32
+//   serial   CPUs: a few workgroups of one invocation, without subgroups or barriers
 // Made by the decode fusions from rms_norm, add, linear and the gate; never by a file.
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "ops/assemble.h"
+#include "ops/decode_serial.h"
 #include "ops/decode_stage.h"
 #include "ops/dispatch.h"
 #include "ops/operands.h"
@@ -134,17 +136,29 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
   return {};
 }
 
-bool Accept(const KernelRequest& request, bool int8) {
-  const OpCall& call = request.call;
-  auto stage = StageOf(call);
-  if (!stage.ok() || stage->int8 != int8) return false;
+// Weights that can be stacked.
+bool AcceptWeights(const OpCall& call) {
   for (size_t i = kFirstWeights; i < call.inputs.size(); ++i) {
     if (!call.inputs[i].constant || !SameFormat(*call.inputs[kFirstWeights].constant, *call.inputs[i].constant)) return false;
   }
-  return StageFits(request, *stage, *call.inputs[kFirstWeights].constant, InputShape(call, kFirstWeights)[1]);
+  return true;
 }
 
-Result<OpPlan> Plan(const KernelRequest& request) {
+bool Accept(const KernelRequest& request, bool int8) {
+  const OpCall& call = request.call;
+  auto stage = StageOf(call);
+  return stage.ok() && stage->int8 == int8 && AcceptWeights(call) &&
+         StageFits(request, *stage, *call.inputs[kFirstWeights].constant, InputShape(call, kFirstWeights)[1]);
+}
+
+bool AcceptSerial(const KernelRequest& request) {
+  const OpCall& call = request.call;
+  auto stage = StageOf(call);
+  return stage.ok() && AcceptWeights(call) &&
+         SerialStageFits(request, *stage, *call.inputs[kFirstWeights].constant, InputShape(call, kFirstWeights)[1]);
+}
+
+Result<OpPlan> MakePlan(const KernelRequest& request, bool serial) {
   const OpCall& call = request.call;
   ASSIGN_OR_RETURN(DecodeStage stage, StageOf(call));
   OpPlan plan;
@@ -155,15 +169,23 @@ Result<OpPlan> Plan(const KernelRequest& request) {
     weights.push_back(int(i));
     rows += InputShape(call, i)[0];
   }
-  KernelDispatch dispatch{.kernel_name = "decode_linear", .kernel_text = DecodeStageText(), .stores_result = true};
+  KernelDispatch dispatch{.kernel_name = serial ? "decode_linear_serial" : "decode_linear",
+                          .kernel_text = serial ? SerialStageText() : DecodeStageText(),
+                          .stores_result = true};
   AddStackedWeights(plan, dispatch, "w", weights, Shape{rows, inner});
   AddStageInputs(dispatch, request, stage, {int(kX), int(kBranch), int(kGain), int(kBranchGain), 1}, inner);
   const Shape results{call.outputs[0].shape[1]};
   dispatch.tensors.push_back(OutputArgument("y", 0, results, ReshapeMap(call.outputs[0].shape, results)));
-  SetStageGrid(dispatch, request, stage, inner, rows);
+  if (serial) {
+    SetSerialGrid(dispatch, request, stage, inner, rows);
+  } else {
+    SetStageGrid(dispatch, request, stage, inner, rows);
+  }
   plan.dispatches.push_back(std::move(dispatch));
   return plan;
 }
+Result<OpPlan> Plan(const KernelRequest& request) { return MakePlan(request, false); }
+Result<OpPlan> PlanSerial(const KernelRequest& request) { return MakePlan(request, true); }
 
 constexpr KernelVariant kVariants[] = {
     {.name = "int8",
@@ -174,6 +196,7 @@ constexpr KernelVariant kVariants[] = {
      .what = "activations in f32",
      .accepts = [](const KernelRequest& request) { return Accept(request, false); },
      .plan = Plan},
+    {.name = "serial", .what = "CPUs: one invocation takes many rows", .accepts = AcceptSerial, .plan = PlanSerial},
 };
 constexpr OpKernels kKernels = {.variants = kVariants};
 

@@ -430,6 +430,7 @@ void AddStageInputs(KernelDispatch& dispatch, const KernelRequest& request, cons
   if (stage.before == DecodeStage::Before::kAddNorm) {
     input("branch", operands.branch);
     input("branch_gain", operands.branch_gain);
+    if (operands.residual_output < 0) return;
     const Shape& kept = call.outputs[size_t(operands.residual_output)].shape;
     dispatch.tensors.push_back(OutputArgument("residual", operands.residual_output, row, ReshapeMap(kept, row)));
   }

@@ -55,7 +55,8 @@ bool SameFormat(const HostTensor& a, const HostTensor& b);
 bool StageFits(const KernelRequest& request, const DecodeStage& stage, const HostTensor& weights, int64_t inner);
 // An argument `name` of the rows of several constant inputs, one below the other.
 void AddStackedWeights(OpPlan& plan, KernelDispatch& dispatch, std::string name, const std::vector<int>& inputs, Shape shape);
-// Which input (and, for the residual, output) of the node is what; those that the stage does not use are not looked at.
+// Which input (and, for the residual, output; -1: it is not kept) of the node is what; those that the stage does not use are
+// not looked at.
 struct StageOperands {
   int x, branch, gain, branch_gain, residual_output;
 };

@@ -15,6 +15,7 @@ namespace {
 // factor and minimum lie side by side.
 constexpr std::string_view kText = R"(
 fn $_block(row : u32, block : u32) -> vec4u { return $_quants.load4(row, block); }
+fn $_word(row : u32, word : u32) -> u32 { return $_quants.load(row, word); }
 fn $_scale(row : u32, group : u32) -> f32 {
   if $.has_minimum { return $_factors.load(row, 2u * group); } else { return $_factors.load(row, group); }
 }
@@ -50,7 +51,7 @@ fn $_load4_or_zero(row : u32, slice : u32) -> vec4f {
 }
 )";
 
-constexpr std::string_view kOwn[] = {"block", "scale", "minimum", "codes4"};
+constexpr std::string_view kOwn[] = {"block", "word", "scale", "minimum", "codes4"};
 constexpr std::string_view kCommon[] = {"load", "load4", "load_or_zero", "load4_or_zero", "is_inside"};
 constexpr std::string_view kFacts[] = {"bits", "group", "block_elements", "offset", "has_minimum"};
 

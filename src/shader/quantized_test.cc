@@ -63,19 +63,22 @@ fn main(@builtin(global_invocation_id) id : vec3u) {
   let group = 4u * slice / w.group;
   y.store4(w.load4(row, slice), row, slice);
   var codes = vec4f(0.0);
+  var same_word = false;
   if w.bits == 4u {
     let words = w.block(row, slice / 8u);
     let word = words[slice % 4u] >> (slice / 4u % 2u * 4u);
     codes = vec4f(unpack4xU8(word & 0x0f0f0f0fu)) - f32(w.offset);
+    same_word = w.word(row, slice / 8u * 4u + slice % 4u) == words[slice % 4u];
   } else {
     let words = w.block(row, slice / 4u);
     codes = vec4f(unpack4xI8(words[slice % 4u]));
+    same_word = w.word(row, slice) == words[slice % 4u];
   }
   var v = codes * w.scale(row, group) + w.minimum(row, group);
   let outside = w.load4_or_zero(row, slice + w.inner) + w.load4_or_zero(-1, i32(slice)) + w.load_or_zero(w.row, slice);
   let again = vec4f(w.load(row, 4u * slice), w.load_or_zero(row, 4u * slice + 1u), w.load_or_zero(i32(row), 4u * slice + 2u),
                     w.load4_or_zero(row, slice).w);
-  if !w.is_inside(row, 4u * slice) || any(again != v) || (w.bits == 4u && w.has_minimum == (w.offset != 0u)) {
+  if !same_word || !w.is_inside(row, 4u * slice) || any(again != v) || (w.bits == 4u && w.has_minimum == (w.offset != 0u)) {
     v = vec4f(1.0e9);
   }
   z.store4(v + outside, row, slice);
