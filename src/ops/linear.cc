@@ -2,15 +2,16 @@
 // block-quantized: the kernels read blocks and factors, and all other weights through load4.
 //   matvec  few rows: lanes of a workgroup share a row of weights, which is read once for all rows of the input
 //   tiled   many rows: tiles of both matrices in workgroup memory, weights dequantized once per tile
+//   panels  CPUs, many rows: weights become numbers once for a panel of rows (linear_panels.cc)
 //   turned  CPUs, few rows: eight outputs an invocation; codes become numbers where they lie in their words, and the
-//   activations
-//           are turned and scaled to meet them, once for the eight
+//           activations are turned and scaled to meet them, once for the eight
 //   rows4   without workgroup memory: four outputs and four rows an invocation, weights dequantized once for the four rows
 //   direct  one invocation per row and slice of four outputs; any shape, any target
 #include <algorithm>
 
 #include "ops/assemble.h"
 #include "ops/dispatch.h"
+#include "ops/linear_panels.h"
 #include "ops/weights.h"
 
 namespace leeway {
@@ -707,6 +708,10 @@ constexpr KernelVariant kVariants[] = {
      .what = "many rows: tiles in workgroup memory, weights dequantized once per tile",
      .accepts = AcceptTiled,
      .plan = PlanTiled},
+    {.name = "panels",
+     .what = "many rows on a CPU: weights become numbers once for a panel of rows",
+     .accepts = AcceptLinearPanels,
+     .plan = PlanLinearPanels},
     {.name = "turned",
      .what = "few rows on a CPU: activations are turned to meet codes where they lie",
      .accepts = AcceptTurned,
