@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "graph/passes/remove_dead.h"
 #include "graph/passes/rewrite.h"
+#include "ops/cpu_target.h"
 #include "ops/op_kernels.h"
 
 namespace leeway::llm {
@@ -234,7 +235,7 @@ class Fuser {
     attention.op = FindOp("decode_attention");
     // Enough splits to have several multiprocessors at it, few enough for the next stage to merge; on a CPU, where heads are
     // dealt out as well, only what lets threads end together.
-    const int64_t splits = target_.is_software ? (8 + heads) / heads : std::clamp<int64_t>(cache[1] / 32, 1, 16);
+    const int64_t splits = RunsWorkgroupsOnThreads(target_) ? (8 + heads) / heads : std::clamp<int64_t>(cache[1] / 32, 1, 16);
     attention.attrs.Set("heads", heads);
     attention.attrs.Set("splits", splits);
     attention.attrs.Set("scale", node(n).attrs.GetFloat("scale", 1));

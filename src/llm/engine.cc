@@ -13,6 +13,7 @@
 #include "llm/decode_stages.h"
 #include "llm/load_tokenizer.h"
 #include "llm/models/models.h"
+#include "ops/cpu_target.h"
 
 namespace leeway::llm {
 
@@ -96,10 +97,9 @@ struct Planned {
   ValueId tokens = kNoValue, logits = kNoValue;
 };
 
-// A device gets stages in one dispatch each where it has subgroups that they need, or where it is a CPU that runs a workgroup
-// of one invocation as fast as any other; Vulkan on a CPU does neither well.
+// Whether steps of decoding are made of the fused stages, as far as the device's kernels take them.
 bool FusesDecoding(const EngineOptions& options, const DeviceInfo& device) {
-  return options.fuse_decoding.value_or(!device.is_software || device.target.language == shader::Language::kOpenClC);
+  return options.fuse_decoding.value_or(!device.is_software || RunsWorkgroupsOnThreads(device.target));
 }
 
 // The graph of the model for so many rows. Its caches may be narrow.

@@ -12,6 +12,7 @@
 #include <numbers>
 
 #include "ops/assemble.h"
+#include "ops/cpu_target.h"
 #include "ops/decode_stage.h"
 #include "ops/dispatch.h"
 #include "ops/operands.h"
@@ -566,7 +567,7 @@ fn main(@builtin(workgroup_id) group : vec3u) {
 )";
 
 bool AcceptSerial(const KernelRequest& request) {
-  return request.target.is_software && InputShape(request.call, kKeys)[2] <= 1024;
+  return RunsWorkgroupsOnThreads(request.target) && InputShape(request.call, kKeys)[2] <= 1024;
 }
 
 Result<OpPlan> PlanSerial(const KernelRequest& request) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/cpu_target.h"
 #include "ops/dispatch.h"
 #include "tensor/block_pack.h"
 
@@ -233,7 +234,7 @@ fn main(@builtin(workgroup_id) group : vec3u) {
 std::string_view SerialStageText() { return kText; }
 
 bool SerialStageFits(const KernelRequest& request, const DecodeStage& stage, const HostTensor& weights, int64_t inner) {
-  if (!request.target.is_software || stage.int8 || !IsBlockQuantized(weights.dtype())) return false;
+  if (!RunsWorkgroupsOnThreads(request.target) || stage.int8 || !IsBlockQuantized(weights.dtype())) return false;
   if (inner % (256 / BlockFormatOf(weights.dtype(), false).bits) != 0) return false;
   const int64_t merged = stage.before == DecodeStage::Before::kMerge ? 4 * inner : 16;
   return 4 * inner + inner / 4 + merged <= int64_t(request.target.max_workgroup_bytes);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/assemble.h"
+#include "ops/cpu_target.h"
 #include "ops/dispatch.h"
 #include "ops/weights.h"
 
@@ -157,7 +158,7 @@ PanelShape ShapeOf(const OpCall& call) {
 bool AcceptLinearPanels(const KernelRequest& request) {
   const PanelShape s = ShapeOf(request.call);
   // Single elements of x are read, four to a slice.
-  return request.target.is_software && s.rows >= 4 && s.inner % 4 == 0 &&
+  return RunsWorkgroupsOnThreads(request.target) && s.rows >= 4 && s.inner % 4 == 0 &&
          4 * kOutputs * (s.depth + s.panel) <= int64_t(request.target.max_workgroup_bytes);
 }
 

@@ -124,6 +124,7 @@ void RunRow(const std::string& op_name, const OpTestRow& op_row) {
   Target minimal = shader::MinimalWgslTarget();
   Target software = InterpretedTarget(4);
   software.is_software = true;
+  software.language = Language::kOpenClC;
   const uint32_t lanes = std::max(op_row.least_subgroup, 4u);
   const Target subgroups = InterpretedTarget(lanes), wide_subgroups = InterpretedTarget(2 * lanes);
   const std::vector<TestConfig> configs = ConfigsFor(*row);
