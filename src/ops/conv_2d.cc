@@ -4,6 +4,7 @@
 //   inner      software devices: two slices of output channels at once, and loads without conditions where the windows of the
 //              four pixels lie inside
 //   pointwise  1x1 without padding: four pixels and two slices of output channels, so that a load feeds twice the arithmetic
+//   panels     OpenCL on CPUs: see conv_panels.cc
 //   split      small outputs on a GPU with many cores: the sum over taps and input channels is cut among the lanes of a
 //              workgroup, since one invocation's chain of loads would take longer than all the arithmetic
 //   split_block  1x1 on such maps: as split, but a lane has four pixels, so that weights are read a quarter as often (they come
@@ -11,6 +12,7 @@
 #include <algorithm>
 
 #include "ops/assemble.h"
+#include "ops/conv_panels.h"
 #include "ops/conv_shape.h"
 #include "ops/dispatch.h"
 #include "ops/weights.h"
@@ -609,6 +611,10 @@ constexpr KernelVariant kVariants[] = {
      .what = "the sum of one slice of one pixel cut among lanes of a workgroup: small outputs on big GPUs",
      .accepts = AcceptSplit,
      .plan = PlanSplit},
+    {.name = "panels",
+     .what = "panels of 8 or 16 output channels in registers of eight lanes: OpenCL on CPUs",
+     .accepts = AcceptConvPanels,
+     .plan = PlanConvPanels},
     {.name = "pointwise",
      .what = "1x1: two slices of output channels and four pixels per invocation",
      .accepts = AcceptPointwise,

@@ -3,6 +3,7 @@
 //            any target
 //   inner    software devices, no multiplier: four pixels per invocation share the weights, and blocks whose windows lie
 //            inside load without conditions
+//   wide     OpenCL on CPUs, whole eights of channels: a pixel and up to 32 channels by loops over eight neighbouring numbers
 #include <algorithm>
 
 #include "ops/assemble.h"
@@ -141,6 +142,88 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) l
 }
 )";
 
+// Numbers instead of vectors, for the reason that conv_panels.cc gives. A pixel by up to 32 channels has enough sums to keep a
+// core's multipliers busy, and its taps are cut at the border once, not asked one by one.
+constexpr std::string_view kWide = R"(
+// Eights of channels are the elements of one long axis, so that a compiler sees that eight numbers lie side by side.
+tensor x[eight, one] : read;   // eight: ((batch * rows + row) * columns + column) * eights + channel / 8
+weights w[eight, one];         // eight: (tap row * tap columns + tap column) * eights + channel / 8
+weights bias[eight, one];
+tensor y[batch, row, column, channel] : write;
+const groups_per_row : u32;
+const stride_y : i32;
+const stride_x : i32;
+const dilation_y : i32;
+const dilation_x : i32;
+const before_y : i32;
+const before_x : i32;
+const rows : i32;  // of x
+const columns : i32;
+const tap_rows : i32;
+const tap_columns : i32;
+const eights : u32;           // of a pixel
+const eights_per_lane : u32;  // 1 to 4
+
+@compute @workgroup_size(16)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = (group.y * groups_per_row + group.x) * 16u + lane;
+  let lanes = (eights + eights_per_lane - 1u) / eights_per_lane;
+  if (index >= y.batch * y.row * y.column * lanes) { return; }
+  let own = index % lanes * eights_per_lane;
+  let eight = min(own, eights - eights_per_lane);  // the last lane does some of its neighbour's again, and does not store them
+  let column = index / lanes % y.column;
+  let row = index / (lanes * y.column) % y.row;
+  let batch = index / (lanes * y.column * y.row);
+  let top = i32(row) * stride_y - before_y;
+  let left = i32(column) * stride_x - before_x;
+  let first_y = max(dilation_y - 1 - top, 0) / dilation_y;
+  let first_x = max(dilation_x - 1 - left, 0) / dilation_x;
+  let end_y = min(max(rows - top + dilation_y - 1, 0) / dilation_y, tap_rows);
+  let end_x = min(max(columns - left + dilation_x - 1, 0) / dilation_x, tap_columns);
+  var s0 : array<f32, 8>;
+  var s1 : array<f32, 8>;
+  var s2 : array<f32, 8>;
+  var s3 : array<f32, 8>;
+  for (var j = 0u; j < 8u; j++) { s0[j] = bias.load(eight, j); }
+  if (eights_per_lane > 1u) {
+    for (var j = 0u; j < 8u; j++) { s1[j] = bias.load(eight + 1u, j); }
+  }
+  if (eights_per_lane > 2u) {
+    for (var j = 0u; j < 8u; j++) { s2[j] = bias.load(eight + 2u, j); }
+  }
+  if (eights_per_lane > 3u) {
+    for (var j = 0u; j < 8u; j++) { s3[j] = bias.load(eight + 3u, j); }
+  }
+  for (var ky = first_y; ky < end_y; ky++) {
+    var at = ((batch * u32(rows) + u32(top + ky * dilation_y)) * u32(columns) + u32(left + first_x * dilation_x)) * eights + eight;
+    var tap = u32(ky * tap_columns + first_x) * eights + eight;
+    for (var kx = first_x; kx < end_x; kx++) {
+      for (var j = 0u; j < 8u; j++) { s0[j] += w.load(tap, j) * x.load(at, j); }
+      if (eights_per_lane > 1u) {
+        for (var j = 0u; j < 8u; j++) { s1[j] += w.load(tap + 1u, j) * x.load(at + 1u, j); }
+      }
+      if (eights_per_lane > 2u) {
+        for (var j = 0u; j < 8u; j++) { s2[j] += w.load(tap + 2u, j) * x.load(at + 2u, j); }
+      }
+      if (eights_per_lane > 3u) {
+        for (var j = 0u; j < 8u; j++) { s3[j] += w.load(tap + 3u, j) * x.load(at + 3u, j); }
+      }
+      at += u32(dilation_x) * eights;
+      tap += eights;
+    }
+  }
+  var sums : array<vec4f, 8>;
+  for (var h = 0u; h < 2u; h++) {
+    sums[h] = vec4f(s0[4u * h], s0[4u * h + 1u], s0[4u * h + 2u], s0[4u * h + 3u]);
+    sums[2u + h] = vec4f(s1[4u * h], s1[4u * h + 1u], s1[4u * h + 2u], s1[4u * h + 3u]);
+    sums[4u + h] = vec4f(s2[4u * h], s2[4u * h + 1u], s2[4u * h + 2u], s2[4u * h + 3u]);
+    sums[6u + h] = vec4f(s3[4u * h], s3[4u * h + 1u], s3[4u * h + 2u], s3[4u * h + 3u]);
+  }
+  // By a loop, so that the text of a fused operator is there once.
+  for (var s = 2u * (own - eight); s < 2u * eights_per_lane; s++) { y.store4(sums[s], batch, row, column, 2u * eight + s); }
+}
+)";
+
 constexpr std::string_view kDirect = R"(
 tensor x[batch, row, column, channel] : read;
 weights w[tap_row, tap_column, output];
@@ -189,7 +272,7 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) l
 }
 )";
 
-enum class Form { kDirect, kInner };
+enum class Form { kDirect, kInner, kWide };
 
 template <Form form>
 Result<OpPlan> Plan(const KernelRequest& request) {
@@ -200,10 +283,18 @@ Result<OpPlan> Plan(const KernelRequest& request) {
   if (y.element_count() == 0) return plan;
   KernelDispatch dispatch{.kernel_name = "depthwise_conv_2d_direct", .kernel_text = kDirect, .stores_result = true};
   if (form == Form::kInner) dispatch.kernel_name = "depthwise_conv_2d_inner", dispatch.kernel_text = kInner;
+  if (form == Form::kWide) dispatch.kernel_name = "depthwise_conv_2d_wide", dispatch.kernel_text = kWide;
   dispatch.tensors = {InputArgument("x", 0), OutputArgument("y", 0)};
-  const Shape packed{w[1], w[2], w[3]};
-  AddWeights(plan, dispatch, request, "w", 1, packed, ReshapeMap(w, packed));
-  AddBias(plan, dispatch, request, "bias", 2, 1, y[3]);
+  if (form == Form::kWide) {
+    const Shape eights{x.element_count() / 8, 8}, packed{w.element_count() / 8, 8}, bias{w[3] / 8, 8};
+    dispatch.tensors[0] = InputArgument("x", 0, eights, ReshapeMap(x, eights));
+    AddWeights(plan, dispatch, request, "w", 1, packed, ReshapeMap(w, packed));
+    AddBias(plan, dispatch, request, "bias", 2, 1, bias);
+  } else {
+    const Shape packed{w[1], w[2], w[3]};
+    AddWeights(plan, dispatch, request, "w", 1, packed, ReshapeMap(w, packed));
+    AddBias(plan, dispatch, request, "bias", 2, 1, y[3]);
+  }
   dispatch.consts = {{"stride_y", double(axes.y.stride)},     {"stride_x", double(axes.x.stride)},
                      {"dilation_y", double(axes.y.dilation)}, {"dilation_x", double(axes.x.dilation)},
                      {"before_y", double(axes.y.before)},     {"before_x", double(axes.x.before)}};
@@ -212,7 +303,22 @@ Result<OpPlan> Plan(const KernelRequest& request) {
     // Mesa unrolls loops over constant extents without measure; a GPU's compiler gains by knowing them.
     dispatch.consts["keep_loops"] = double(request.target.is_software);
   }
-  SetLinearGrid(dispatch, request, y[0] * y[1] * (form == Form::kDirect ? y[2] : DivideUp(y[2], 4)) * Slices(y[3]));
+  if (form == Form::kWide) {
+    const int64_t eights = y[3] / 8;
+    int64_t per_lane = std::min<int64_t>(eights, 4);  // with the least done twice
+    for (int64_t fewer : {3, 2}) {
+      if (fewer < per_lane && DivideUp(eights, fewer) * fewer < DivideUp(eights, per_lane) * per_lane) per_lane = fewer;
+    }
+    dispatch.consts["rows"] = double(x[1]);
+    dispatch.consts["columns"] = double(x[2]);
+    dispatch.consts["tap_rows"] = double(w[1]);
+    dispatch.consts["tap_columns"] = double(w[2]);
+    dispatch.consts["eights"] = double(eights);
+    dispatch.consts["eights_per_lane"] = double(per_lane);
+    SetGroupGrid(dispatch, request, DivideUp(y[0] * y[1] * y[2] * DivideUp(eights, per_lane), 16));
+  } else {
+    SetLinearGrid(dispatch, request, y[0] * y[1] * (form == Form::kDirect ? y[2] : DivideUp(y[2], 4)) * Slices(y[3]));
+  }
   dispatch.flops = 2.0 * double(y.element_count()) * double(w[1] * w[2]);
   plan.dispatches.push_back(std::move(dispatch));
   return plan;
@@ -222,7 +328,16 @@ bool AcceptInner(const KernelRequest& request) {
   return request.target.is_software && request.call.outputs[0].shape[3] == InputShape(request.call, 0)[3];
 }
 
+bool AcceptWide(const KernelRequest& request) {
+  return AcceptInner(request) && request.target.language == shader::Language::kOpenClC &&
+         request.call.outputs[0].shape[3] % 8 == 0;
+}
+
 constexpr KernelVariant kVariants[] = {
+    {.name = "wide",
+     .what = "loops over eight neighbouring channels in place of vectors: OpenCL on CPUs",
+     .accepts = AcceptWide,
+     .plan = Plan<Form::kWide>},
     {.name = "inner",
      .what = "loads without conditions where the windows of four pixels lie inside: software devices",
      .accepts = AcceptInner,

@@ -66,8 +66,12 @@ void AddWeights(OpPlan& plan, KernelDispatch& dispatch, const KernelRequest& req
 
 void AddBias(OpPlan& plan, KernelDispatch& dispatch, const KernelRequest& request, std::string name, int input, int any_input,
              int64_t count) {
+  AddBias(plan, dispatch, request, std::move(name), input, any_input, Shape{count});
+}
+
+void AddBias(OpPlan& plan, KernelDispatch& dispatch, const KernelRequest& request, std::string name, int input, int any_input,
+             Shape shape) {
   const bool given = HasInput(request.call, size_t(input));
-  const Shape shape{count};
   CoordMap map;
   if (given) {
     map = ReshapeMap(InputShape(request.call, size_t(input)), shape);

@@ -20,8 +20,11 @@ void StoreF32(HostTensor& tensor, std::span<const float> values);
 // constant, read through the map at each run where it is not.
 void AddWeights(OpPlan& plan, KernelDispatch& dispatch, const KernelRequest& request, std::string name, int input, Shape shape,
                 CoordMap map);
-// An argument of `count` elements: input `input`, or zeros where that is absent (made from `any_input`, which is given).
+// An argument of `count` elements, or of `shape`: input `input`, or zeros where that is absent (made from `any_input`, which is
+// given).
 void AddBias(OpPlan& plan, KernelDispatch& dispatch, const KernelRequest& request, std::string name, int input, int any_input,
              int64_t count);
+void AddBias(OpPlan& plan, KernelDispatch& dispatch, const KernelRequest& request, std::string name, int input, int any_input,
+             Shape shape);
 
 }  // namespace leeway

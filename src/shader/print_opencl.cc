@@ -372,8 +372,31 @@ class OpenClPrinter : public CPrinter {
     PutTop(*expr.args[1]);
     Put("]");
   }
+  // An address in 64 bits: LLVM must take sums of 32 bits to wrap around, and then sees neither that numbers lie side by side
+  // nor what stays the same from one turn of a loop to the next.
+  void PutWideIndex(const Expr& expr) {
+    if (expr.kind == ExprKind::kBinary && (expr.op == "+" || expr.op == "*") && expr.type.IsScalar(Scalar::kU32)) {
+      Put("(");
+      PutWideIndex(*expr.args[0]);
+      Put(" ", expr.op, " ");
+      PutWideIndex(*expr.args[1]);
+      Put(")");
+    } else {
+      Put("(ulong)");
+      PutOperand(expr, Level::kUnary, true);
+    }
+  }
   Level PutIndex(const Expr& expr) override {
     const Type& base = expr.args[0]->type;
+    bool is_const = false;
+    if (base.kind != Type::Kind::kVector && target_.is_software && SpaceOfPlace(*expr.args[0], &is_const) == "storage" &&
+        expr.args[1]->kind == ExprKind::kBinary && expr.args[1]->type.IsScalar(Scalar::kU32)) {
+      PutAt(*expr.args[0], Level::kPrimary);
+      Put("[");
+      PutWideIndex(*expr.args[1]);
+      Put("]");
+      return Level::kPrimary;
+    }
     if (base.kind != Type::Kind::kVector) return CPrinter::PutIndex(expr);
     if (PutMemoryLane(expr, false)) return Level::kPrimary;
     bool is_bool = base.scalar == Scalar::kBool;

@@ -115,7 +115,7 @@ Result<Expanded> ExpandQuantized(const Module& module, const std::map<std::strin
     if (!IsQuantized(tensor)) continue;
     const auto decl = std::ranges::find(module.tensors, name, &TensorDecl::name);
     if (decl == module.tensors.end()) continue;  // the checker says so
-    auto refuse = [&, at = decl->at](const std::string& what) {
+    auto refuse = [&, &name = name, at = decl->at](const std::string& what) {
       return KernelError(module.name, at, StrCat("the tensor ", name, " is quantized, so ", what));
     };
     if (decl->access != Access::kRead) return refuse("it is declared as read");
