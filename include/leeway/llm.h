@@ -48,8 +48,8 @@ struct EngineOptions {
   uint64_t memory_limit_bytes = 0;
   bool f32_cache = false;         // the KV cache is never narrower than f32
   bool int8_activations = false;  // decoding multiplies with activations in 8 bits where kernels of the device can
-  // Whether steps of decoding are fused to few dispatches where kernels of the device can. Not set: on GPUs, and on CPUs through
-  // OpenCL.
+  // Whether steps of decoding are fused to few dispatches where kernels of the device can. Not set: on GPUs, and on CPUs
+  // through OpenCL.
   std::optional<bool> fuse_decoding;
 
   std::optional<std::string> cache_folder;      // as CompileOptions has it
@@ -266,6 +266,9 @@ class Session {
   // where the device has no timestamps. The order is that of StageReport::kernels of the first plan, or of the first that is
   // not only_greedy where the session's settings are not greedy.
   Result<std::vector<double>> ProfileDecode();
+  // The same of the plan for `rows` tokens (StageReport::rows, at least 2) over positions 0 to rows - 1. For an empty session
+  // only (Reset): the caches hold nothing of use afterwards.
+  Result<std::vector<double>> ProfilePrefill(int rows);
 
   struct State;  // internal
   explicit Session(std::unique_ptr<State> state);

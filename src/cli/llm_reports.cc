@@ -78,6 +78,64 @@ std::vector<KernelTime> ByKernel(const llm::StageReport& stage, const std::vecto
   return all;
 }
 
+// What a plan's dispatches take: medians of five runs.
+struct Profile {
+  std::vector<double> times;  // ms, by dispatch; empty where the device has no timestamps
+  double gpu_ms = 0;
+  std::vector<KernelTime> kernels;
+};
+Result<Profile> ProfileOf(const llm::StageReport& stage, const std::function<Result<std::vector<double>>()>& run) {
+  std::vector<std::vector<double>> runs;
+  for (int i = 0; i < 5; ++i) {
+    ASSIGN_OR_RETURN(auto times, run());
+    if (!times.empty()) runs.push_back(std::move(times));
+  }
+  Profile profile;
+  profile.times.resize(runs.empty() ? 0 : stage.kernels.size());
+  for (size_t i = 0; i < profile.times.size(); ++i) {
+    std::vector<double> values;
+    for (const auto& times : runs) values.push_back(times[i]);
+    profile.gpu_ms += profile.times[i] = Median(values);
+  }
+  profile.kernels = ByKernel(stage, profile.times);
+  return profile;
+}
+
+json ToJson(const Profile& profile) {
+  json table = json::array();
+  for (const auto& kernel : profile.kernels) {
+    table.push_back({{"kernel", kernel.kernel},
+                     {"dispatches", kernel.dispatches},
+                     {"gpu_ms", profile.times.empty() ? json() : json(kernel.gpu_ms)},
+                     {"flops", kernel.flops},
+                     {"bytes", kernel.bytes}});
+  }
+  return table;
+}
+
+std::string TableText(const Profile& profile) {
+  std::vector<std::vector<std::string>> rows = {{"kernel", "dispatches", "GPU", "share", "bytes", "GB/s", "GFLOP/s"}};
+  for (const auto& kernel : profile.kernels) {
+    char share[20] = "-", rate[20] = "-", flops[20] = "-";
+    if (profile.gpu_ms > 0) std::snprintf(share, sizeof share, "%.1f %%", 100 * kernel.gpu_ms / profile.gpu_ms);
+    if (kernel.gpu_ms > 0) std::snprintf(rate, sizeof rate, "%.1f", double(kernel.bytes) / kernel.gpu_ms / 1e6);
+    if (kernel.gpu_ms > 0) std::snprintf(flops, sizeof flops, "%.0f", kernel.flops / kernel.gpu_ms / 1e6);
+    rows.push_back({kernel.kernel, StrCat(kernel.dispatches), profile.times.empty() ? "-" : Milliseconds(kernel.gpu_ms), share,
+                    BytesText(kernel.bytes), rate, flops});
+  }
+  return Table(rows, {false, true, true, true, true, true, true});
+}
+
+std::string DispatchesText(const llm::StageReport& stage, const std::vector<double>& times) {
+  std::vector<std::vector<std::string>> rows = {{"#", "kernel", "node", "GPU", "bytes"}};
+  for (size_t i = 0; i < stage.kernels.size(); ++i) {
+    const DispatchInfo& d = stage.kernels[i];
+    rows.push_back({StrCat(i), d.kernel, d.label, i < times.size() ? Milliseconds(times[i]) : "-",
+                    BytesText(d.read_bytes + d.write_bytes)});
+  }
+  return Table(rows, {true, false, false, true, true});
+}
+
 std::string StartText(const llm::EngineReport& r) {
   return StrCat(Milliseconds(r.total_ms), " (device ", Milliseconds(r.open_device_ms), ", file ", Milliseconds(r.read_ms),
                 ", graphs ", Milliseconds(r.build_ms), ", plans ", Milliseconds(r.plan_ms), ", programs ",
@@ -154,22 +212,20 @@ int BenchLlm(const LlmBenchArguments& a) {
     }
     if (a.in_flight == 1) pipelined = decode;
   }
-  // The position of the last token is where a step costs the most.
-  std::vector<std::vector<double>> profiles;
-  for (int i = 0; i < 5; ++i) {
-    auto times = session.ProfileDecode();
-    if (!times.ok()) return Fail(times.error(), a.as_json);
-    if (!times->empty()) profiles.push_back(std::move(*times));
-  }
   const std::vector<llm::StageReport> stages = engine.stages();
-  const llm::StageReport& step = stages[0];
-  std::vector<double> times(profiles.empty() ? 0 : step.kernels.size());
-  double gpu_ms = 0;
-  for (size_t i = 0; i < times.size(); ++i) {
-    std::vector<double> values;
-    for (const auto& profile : profiles) values.push_back(profile[i]);
-    gpu_ms += times[i] = Median(values);
+  const llm::StageReport &step = stages[0], &chunk = stages.back();
+  // The position of the last token is where a step costs the most.
+  auto decode_profile = ProfileOf(step, [&] { return session.ProfileDecode(); });
+  if (!decode_profile.ok()) return Fail(decode_profile.error(), a.as_json);
+  Profile prefill_profile;
+  if (chunk.rows > 1) {
+    session.Reset();
+    auto profile = ProfileOf(chunk, [&] { return session.ProfilePrefill(chunk.rows); });
+    if (!profile.ok()) return Fail(profile.error(), a.as_json);
+    prefill_profile = std::move(*profile);
   }
+  const std::vector<double>& times = decode_profile->times;
+  const double gpu_ms = decode_profile->gpu_ms;
   const llm::EngineMemory memory = engine.memory();
   const int held = a.prompt + a.decode / 2;
   const double bytes_per_token =
@@ -188,23 +244,15 @@ int BenchLlm(const LlmBenchArguments& a) {
   getrusage(RUSAGE_SELF, &usage);
   const uint64_t host_peak = uint64_t(usage.ru_maxrss) * 1024;
   const DeviceSummary device = engine.device();
-  const std::vector<KernelTime> kernels = ByKernel(step, times);
 
   if (a.as_json) {
-    json plans = json::array(), table = json::array();
+    json plans = json::array();
     for (const auto& stage : stages) {
       plans.push_back({{"rows", stage.rows},
                        {"dispatches", stage.dispatches},
                        {"submissions", stage.submissions},
                        {"nodes_on_cpu", stage.nodes_on_cpu},
                        {"flops", stage.flops}});
-    }
-    for (const auto& kernel : kernels) {
-      table.push_back({{"kernel", kernel.kernel},
-                       {"dispatches", kernel.dispatches},
-                       {"gpu_ms", times.empty() ? json() : json(kernel.gpu_ms)},
-                       {"flops", kernel.flops},
-                       {"bytes", kernel.bytes}});
     }
     json report = {{"model", engine.model().name},
                    {"architecture", engine.model().architecture},
@@ -236,7 +284,9 @@ int BenchLlm(const LlmBenchArguments& a) {
                    {"cold_start", cold ? ToJson(*cold) : json()},
                    {"warm_start", ToJson(engine.load_report())},
                    {"plans", plans},
-                   {"kernels", table}};
+                   {"kernels", ToJson(*decode_profile)},
+                   {"prefill_gpu_ms", prefill_profile.times.empty() ? json() : json(prefill_profile.gpu_ms)},
+                   {"prefill_kernels", ToJson(prefill_profile)}};
     PrintJson(report);
     return kDone;
   }
@@ -262,23 +312,15 @@ int BenchLlm(const LlmBenchArguments& a) {
   std::printf("memory        host peak %s, device %s\n", BytesText(host_peak).c_str(),
               BytesText(engine.device_bytes()).c_str());
   std::fputs(MemoryText(memory).c_str(), stdout);
-  std::vector<std::vector<std::string>> rows = {{"kernel", "dispatches", "GPU", "share", "bytes", "GB/s"}};
-  for (const auto& kernel : kernels) {
-    char of_step[20] = "-", rate[20] = "-";
-    if (gpu_ms > 0) std::snprintf(of_step, sizeof of_step, "%.1f %%", 100 * kernel.gpu_ms / gpu_ms);
-    if (kernel.gpu_ms > 0) std::snprintf(rate, sizeof rate, "%.1f", double(kernel.bytes) / kernel.gpu_ms / 1e6);
-    rows.push_back({kernel.kernel, StrCat(kernel.dispatches), times.empty() ? "-" : Milliseconds(kernel.gpu_ms), of_step,
-                    BytesText(kernel.bytes), rate});
+  std::fputs(TableText(*decode_profile).c_str(), stdout);
+  if (!prefill_profile.kernels.empty()) {
+    std::printf("A run of %d tokens of a prompt: %d dispatches", chunk.rows, chunk.dispatches);
+    if (!prefill_profile.times.empty()) std::printf(", %s on the GPU", Milliseconds(prefill_profile.gpu_ms).c_str());
+    std::printf("\n%s", TableText(prefill_profile).c_str());
   }
-  std::fputs(Table(rows, {false, true, true, true, true, true}).c_str(), stdout);
   if (a.kernels) {
-    rows = {{"#", "kernel", "node", "GPU", "bytes"}};
-    for (size_t i = 0; i < step.kernels.size(); ++i) {
-      const DispatchInfo& d = step.kernels[i];
-      rows.push_back({StrCat(i), d.kernel, d.label, i < times.size() ? Milliseconds(times[i]) : "-",
-                      BytesText(d.read_bytes + d.write_bytes)});
-    }
-    std::fputs(Table(rows, {true, false, false, true, true}).c_str(), stdout);
+    std::fputs(DispatchesText(step, times).c_str(), stdout);
+    if (!prefill_profile.kernels.empty()) std::fputs(DispatchesText(chunk, prefill_profile.times).c_str(), stdout);
   }
   return kDone;
 }

@@ -779,6 +779,8 @@ TEST(DawnExtensions, HaveTheNamesThatWeGiveThem) {
     Status status = webgpu::CheckDawnExtension(core.instance(), core.adapter.get(), extension.type, extension.name);
     EXPECT_TRUE(status.ok()) << status.error().message;
   }
+  EXPECT_TRUE(webgpu::IsDawnFeature(webgpu::kSubgroupMatrix));
+  EXPECT_FALSE(webgpu::IsDawnFeature({WGPUFeatureName_Subgroups, webgpu::kSubgroupMatrix.name}));
   // The check itself tells a wrong number, and a name of which ours is only the beginning.
   EXPECT_FALSE(webgpu::CheckDawnExtension(core.instance(), core.adapter.get(), static_cast<WGPUSType>(0x00050013),
                                           webgpu::kDawnToggles.name)

@@ -105,6 +105,41 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) l
 }
 )";
 
+// Each subgroup multiplies its own matrix, whose rows are longer than 16, by one that all share, plain and transposed.
+constexpr std::string_view kSubgroupMatrices = R"(
+tensor a[group, row, inner] : read;
+tensor b[inner, column] : read;
+tensor y[group, which, row, column] : write;
+const lanes : u32;
+const subgroups = lanes / subgroup_size;
+const left_length = subgroups * 16u * 24u;
+const sum_length = subgroups * 256u;
+var<workgroup> left : array<f16, left_length>;
+var<workgroup> right : array<f16, 256>;
+var<workgroup> sums : array<f32, sum_length>;
+@compute @workgroup_size(lanes)
+fn main(@builtin(local_invocation_index) at : u32) {
+  for (var i = at; i < left_length; i += lanes) {
+    left[i] = f16(a.load_or_zero(i / 384u, i / 24u % 16u, i % 24u));
+  }
+  for (var i = at; i < 256u; i += lanes) { right[i] = f16(b.load(i / 16u, i % 16u)); }
+  workgroupBarrier();
+  let own = at / subgroup_size;
+  let l = subgroupMatrixLoadLeft(&left, own * 384u, 24u);
+  var products : array<subgroup_matrix_sum, 2>;
+  for (var round = 0u; round < 2u; round++) {
+    products[0] = subgroupMatrixMultiplyAdd(l, subgroupMatrixLoadRight(&right, 0u, 16u), products[0]);
+    products[1] = subgroupMatrixMultiplyAdd(l, subgroupMatrixLoadRightTransposed(&right, 0u, 16u), products[1]);
+  }
+  @unroll for (var which = 0u; which < 2u; which++) {
+    subgroupMatrixStore(&sums, own * 256u, 16u, products[which]);
+    workgroupBarrier();
+    for (var i = at; i < sum_length; i += lanes) { y.store(sums[i], i / 256u, which, i / 16u % 16u, i % 16u); }
+    workgroupBarrier();
+  }
+}
+)";
+
 // Stored halves, widened and rounded; with f16 arithmetic where the language has it.
 constexpr std::string_view kHalves = R"(
 tensor a[n] : read;
@@ -270,7 +305,7 @@ Case Barriers() {
 }
 
 void NoSubgroups(DeviceInfo& info) {
-  info.target.subgroups = false;
+  info.target.subgroups = info.target.subgroup_matrix = false;
   info.target.subgroup_min = info.target.subgroup_max = 0;
 }
 
@@ -325,6 +360,35 @@ Case SubgroupHalves(uint32_t size) {
            {uint32_t(kGroups), 1, 1}};
   c.want = {want};
   c.on_failure = NoSubgroups;
+  return c;
+}
+
+Case SubgroupMatrices(uint32_t size) {
+  constexpr int64_t kSubgroups = 2, kN = 16;
+  std::vector<double> a(size_t(kSubgroups * kN * kN)), b(size_t(kN * kN)), want;
+  for (size_t i = 0; i < a.size(); ++i) a[i] = double((i * 37) % 61) * 0.25 - 7;
+  for (size_t i = 0; i < b.size(); ++i) b[i] = double((i * 23) % 53) * 0.125 - 3;
+  for (int64_t group = 0; group < kSubgroups; ++group) {
+    for (bool transposed : {false, true}) {
+      for (int64_t m = 0; m < kN; ++m) {
+        for (int64_t n = 0; n < kN; ++n) {
+          double sum = 0;
+          for (int64_t k = 0; k < kN; ++k) {
+            sum += 2 * a[size_t((group * kN + m) * kN + k)] * b[size_t(transposed ? n * kN + k : k * kN + n)];
+          }
+          want.push_back(sum);
+        }
+      }
+    }
+  }
+  Case c;
+  c.name = "matrices of subgroups";
+  c.run = {"known_subgroup_matrices",
+           kSubgroupMatrices,
+           {{"lanes", double(kSubgroups * size)}},
+           {Input("a", {kSubgroups, kN, kN}, a), Input("b", {kN, kN}, b), Output("y", {kSubgroups, 2, kN, kN})}};
+  c.want = {want};
+  c.on_failure = [](DeviceInfo& info) { info.target.subgroup_matrix = false; };
   return c;
 }
 
@@ -442,6 +506,7 @@ std::vector<Case> CasesFor(const DeviceInfo& info) {
     cases.push_back(Subgroups(size, 2 * size));
     cases.push_back(Subgroups(size, size + size / 2));
     cases.push_back(SubgroupHalves(size));
+    if (t.subgroup_matrix) cases.push_back(SubgroupMatrices(size));
   }
   cases.push_back(Halves(t.f16));
   if (t.f16) cases.push_back(HalfArithmetic());

@@ -122,6 +122,13 @@ Result<Planned> MakePlanned(const LlmModel& model, const StageShape& shape, cons
     const auto fused = FuseDecodeStages(graph, device->target, {.greedy = greedy, .int8 = options.int8_activations});
     if (!fused.ok()) return WithContext(fused.error(), context);
   }
+  // Products of many rows may be as exact as those of one.
+  if (shape.rows > 1 && options.int8_activations) {
+    for (Node& node : graph.nodes) {
+      const std::string_view name = node.op ? node.op->name : "";
+      if (name == "linear" || name == "attention") node.attrs.Set("half_inputs", true);
+    }
+  }
   planned.is_greedy = greedy && std::none_of(graph.nodes.begin(), graph.nodes.end(),
                                              [](const Node& node) { return std::string_view(node.op->name) == "sample"; });
   PassOptions passes;

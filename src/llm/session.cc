@@ -670,6 +670,17 @@ Status Session::Restore(std::span<const std::byte> bytes) {
   return {};
 }
 
+namespace {
+// A run with a timestamp at each dispatch.
+Result<std::vector<double>> TimesOf(Session::State& s, BoundStage& bound) {
+  ASSIGN_OR_RETURN(EventPtr event, bound.Run({}, nullptr, true));
+  RETURN_IF_ERROR(s.WaitFor(event));
+  std::vector<double> times;
+  for (uint64_t ns : bound.Times()) times.push_back(double(ns) / 1e6);
+  return times;
+}
+}  // namespace
+
 Result<std::vector<double>> Session::ProfileDecode() {
   State& s = *state_;
   if (!s.device() || !s.device()->info().timestamps) return std::vector<double>();
@@ -678,12 +689,25 @@ Result<std::vector<double>> Session::ProfileDecode() {
   const int position = std::min(s.processed, s.shared().context - 1);
   RETURN_IF_ERROR(s.WriteStep(position, 1));
   s.written = std::max(s.written, position + 1);
-  BoundStage& bound = s.IsGreedy() ? *s.greedy : *s.stages[0];
-  ASSIGN_OR_RETURN(EventPtr event, bound.Run({}, nullptr, true));
-  RETURN_IF_ERROR(s.WaitFor(event));
-  std::vector<double> times;
-  for (uint64_t ns : bound.Times()) times.push_back(double(ns) / 1e6);
-  return times;
+  return TimesOf(s, s.IsGreedy() ? *s.greedy : *s.stages[0]);
+}
+
+Result<std::vector<double>> Session::ProfilePrefill(int rows) {
+  State& s = *state_;
+  if (!s.device() || !s.device()->info().timestamps) return std::vector<double>();
+  if (s.shared().busy) return Error{Code::kInvalidArgument, "A session of this engine is generating."};
+  if (!s.ids.empty()) {
+    return Error{Code::kInvalidArgument,
+                 StrCat("The session holds (", s.ids.size(), ") tokens; profiling a prompt takes an empty one.")};
+  }
+  for (size_t i = 1; i < s.stages.size(); ++i) {
+    if (s.shared().stages[i].rows != rows) continue;
+    const std::vector<int32_t> tokens(size_t(rows), 1);
+    RETURN_IF_ERROR(s.WriteTokens(0, tokens));
+    RETURN_IF_ERROR(s.WriteStep(0, rows));
+    return TimesOf(s, *s.stages[i]);
+  }
+  return Error{Code::kNotFound, StrCat("There is no plan for runs of (", rows, ") tokens.")};
 }
 
 }  // namespace leeway::llm

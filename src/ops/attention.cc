@@ -4,6 +4,7 @@
 //   y[row, h] = sum over visible p of softmax(scale * q . k[p]) * v[p]; visible: p <= position of the row, and with a window
 //   position - p < window. softcap c: scores become c * tanh(score / c). Position p lies in slot p % slots. Rows that are not
 //   valid give zeros.
+//   matrix    for many rows: subgroups multiply matrices of f16 (attention_matrix.cc)
 //   tiled     for many rows: tiles of 32 queries (rows x heads of one cache head) by 32 keys, online softmax
 //   split     for few rows: the positions of a row and cache head are shared out to workgroups, which serve all query heads of
 //             the cache head; a second dispatch merges
@@ -15,6 +16,8 @@
 #include <cmath>
 
 #include "ops/assemble.h"
+#include "ops/attention_matrix.h"
+#include "ops/attention_parts.h"
 #include "ops/dispatch.h"
 #include "ops/operands.h"
 #include "ops/step.h"
@@ -27,7 +30,8 @@ constexpr const char* kOp = "attention";
 const AttrField kAttrs[] = {{"scale", 1.0, "Factor of the scores."},
                             {"window", int64_t{0}, "How many positions are visible, the row's own included; 0: all."},
                             {"softcap", 0.0, "Bound of the scores; 0: none."},
-                            {"last", false, kLastRowsDoc}};
+                            {"last", false, kLastRowsDoc},
+                            {"half_inputs", false, "Kernels may take queries and weights as f16; sums are f32 all the same."}};
 
 InferredTypes Infer(const OpCall& call) {
   RETURN_IF_ERROR(ExpectInputs(call, kOp, 4, 4));
@@ -99,39 +103,7 @@ Status Reference(const OpCall& call, std::span<const HostTensor> inputs, std::sp
   return {};
 }
 
-constexpr char kCommon[] = R"(
-tensor q[row, head, inner] : read;
-tensor k[plane, slot, inner] : read;
-tensor v[plane, slot, inner] : read;
-tensor run[field] : read as i32;
-tensor y[row, head, inner] : write;
-const groups_per_row : u32;
-const scale : f32;
-const window : u32;
-const softcap : f32;
-const last : bool;
-const group = q.head / k.plane;
-const slices = (q.inner + 3u) / 4u;
-const nothing = -1.0e30;
-
-fn first_position() -> u32 {
-  if last { return u32(run.load(0u) + run.load(1u)) - q.row; }
-  return u32(run.load(0u));
-}
-fn valid_rows() -> u32 {
-  if last { return q.row; }
-  return min(u32(run.load(1u)), q.row);
-}
-// The first position that the row of `position` sees.
-fn first_visible(position : u32) -> u32 {
-  if window == 0u { return 0u; }
-  return max(position + 1u, window) - window;
-}
-fn capped(score : f32) -> f32 {
-  if softcap > 0.0 { return softcap * tanh_clamped(score / softcap); }
-  return score;
-}
-)";
+constexpr auto& kCommon = kAttentionCommon;
 
 // Results of shares of the positions, and for each the bits of its largest score and of its sum of weights.
 constexpr char kParts[] = R"(
@@ -566,11 +538,6 @@ fn main(@builtin(workgroup_id) at : vec3u, @builtin(local_invocation_id) id : ve
 }
 )");
 
-int64_t VisibleSpan(const OpCall& call) {
-  const int64_t window = call.attrs.GetInt("window"), slots = InputShape(call, 1)[1];
-  return window > 0 ? std::min(window, slots) : slots;
-}
-
 enum class Variant { kTiled, kSplit, kDirect };
 
 template <Variant variant>
@@ -579,16 +546,9 @@ Result<OpPlan> Plan(const KernelRequest& request) {
   const Shape &q = InputShape(call, 0), &cache = InputShape(call, 1);
   OpPlan plan;
   if (q.element_count() == 0) return plan;
-  const int64_t window = call.attrs.GetInt("window");
   const int64_t span = VisibleSpan(call), group = q[1] / cache[0];
-  KernelDispatch dispatch{.stores_result = true};
-  dispatch.consts = {{"scale", call.attrs.GetFloat("scale", 1)},
-                     {"window", double(window)},
-                     {"softcap", call.attrs.GetFloat("softcap", 0)},
-                     {"last", double(call.attrs.GetBool("last"))}};
-  const TensorArgument y = OutputArgument("y", 0, q, ReshapeMap(call.outputs[0].shape, q));
-  dispatch.tensors = {InputArgument("q", 0), InputArgument("k", 1), InputArgument("v", 2), InputArgument("run", 3)};
-  dispatch.flops = 4.0 * double(q.element_count()) * double(span);
+  KernelDispatch dispatch = StartAttention(request);
+  const TensorArgument y = AttentionResult(request);
   if constexpr (variant == Variant::kTiled) {
     dispatch.kernel_name = "attention_tiled";
     dispatch.kernel_text = kTiled.data();
@@ -647,7 +607,7 @@ Result<OpPlan> PlanScores(const KernelRequest& request) {
   plan.tensors = {{.type = {DType::kU32, Shape{q[0], q[1], span}}}, {.type = {DType::kU32, Shape{q[0], q[1]}}}};
   const TensorArgument scores{.name = "scores", .kind = TensorArgument::Kind::kPlan, .index = 0};
   const TensorArgument factors{.name = "factors", .kind = TensorArgument::Kind::kPlan, .index = 1};
-  const TensorArgument y = OutputArgument("y", 0, q, ReshapeMap(call.outputs[0].shape, q));
+  const TensorArgument y = AttentionResult(request);
   const TensorArgument query = InputArgument("q", 0), k = InputArgument("k", 1), v = InputArgument("v", 2),
                        run = InputArgument("run", 3);
   // Invocations for a row and head share its positions, of which there may be few or many.
@@ -706,6 +666,10 @@ bool AcceptSplit(const KernelRequest& request) {
 }
 
 constexpr KernelVariant kVariants[] = {
+    {.name = "matrix",
+     .what = "subgroups multiply matrices of queries, keys and values",
+     .accepts = AcceptAttentionMatrix,
+     .plan = PlanAttentionMatrix},
     {.name = "tiled", .what = "tiles of queries by tiles of keys", .accepts = AcceptTiled, .plan = Plan<Variant::kTiled>},
     {.name = "split",
      .what = "the positions of a row are shared out to workgroups",
@@ -723,6 +687,28 @@ constexpr KernelVariant kVariants[] = {
 constexpr OpKernels kKernels = {.variants = kVariants};
 
 }  // namespace
+
+int64_t VisibleSpan(const OpCall& call) {
+  const int64_t window = call.attrs.GetInt("window"), slots = InputShape(call, 1)[1];
+  return window > 0 ? std::min(window, slots) : slots;
+}
+
+KernelDispatch StartAttention(const KernelRequest& request) {
+  const OpCall& call = request.call;
+  KernelDispatch dispatch{.stores_result = true};
+  dispatch.consts = {{"scale", call.attrs.GetFloat("scale", 1)},
+                     {"window", double(call.attrs.GetInt("window"))},
+                     {"softcap", call.attrs.GetFloat("softcap", 0)},
+                     {"last", double(call.attrs.GetBool("last"))}};
+  dispatch.tensors = {InputArgument("q", 0), InputArgument("k", 1), InputArgument("v", 2), InputArgument("run", 3)};
+  dispatch.flops = 4.0 * double(InputShape(call, 0).element_count()) * double(VisibleSpan(call));
+  return dispatch;
+}
+
+TensorArgument AttentionResult(const KernelRequest& request) {
+  const Shape& q = InputShape(request.call, 0);
+  return OutputArgument("y", 0, q, ReshapeMap(request.call.outputs[0].shape, q));
+}
 
 extern const OpDef op_attention = {.name = kOp, .attrs = kAttrs, .infer = Infer, .reference = Reference, .kernels = &kKernels};
 

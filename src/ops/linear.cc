@@ -1,6 +1,7 @@
 // linear: y[row, o] = bias[o] + sum over i of x[row, i] * w[o, i]; the input's leading axes are rows. The weights may be
 // block-quantized: the kernels read blocks and factors, and all other weights through load4.
 //   matvec  few rows: lanes of a workgroup share a row of weights, which is read once for all rows of the input
+//   matrix  many rows: subgroups multiply matrices of f16 (linear_matrix.cc)
 //   tiled   many rows: tiles of both matrices in workgroup memory, weights dequantized once per tile
 //   panels  CPUs, many rows: weights become numbers once for a panel of rows (linear_panels.cc)
 //   turned  CPUs, few rows: eight outputs an invocation; codes become numbers where they lie in their words, and the
@@ -11,13 +12,16 @@
 
 #include "ops/assemble.h"
 #include "ops/dispatch.h"
+#include "ops/linear_matrix.h"
 #include "ops/linear_panels.h"
+#include "ops/linear_parts.h"
 #include "ops/weights.h"
 
 namespace leeway {
 namespace {
 
 constexpr const char* kOp = "linear";
+const AttrField kAttrs[] = {{"half_inputs", false, "Kernels may take inputs and weights as f16; sums are f32 all the same."}};
 
 InferredTypes Infer(const OpCall& call) {
   RETURN_IF_ERROR(ExpectInputs(call, kOp, 2, 3));
@@ -582,35 +586,15 @@ constexpr Geometry kGeometries[] = {
     {5120, INT64_MAX, 0, 128, 1, 256},
 };
 
-struct Common {
-  Shape x, y;  // [rows, K] and [rows, N]
-};
-Common CommonOf(const OpCall& call) {
-  const Shape &x = InputShape(call, 0), &w = InputShape(call, 1);
-  const int64_t rows = x.element_count() / w[1];
-  return {{rows, w[1]}, {rows, w[0]}};
-}
+using Common = LinearShapes;
+Common CommonOf(const OpCall& call) { return LinearShapesOf(call); }
 int64_t RowsOf(const KernelRequest& request) { return CommonOf(request.call).x[0]; }
-
-// The dispatch with its tensors, the grid left open.
-KernelDispatch Start(const KernelRequest& request, const Common& common, const char* name, std::string_view text,
-                     OpPlan& plan) {
-  const OpCall& call = request.call;
-  KernelDispatch dispatch{.kernel_name = name, .kernel_text = text, .stores_result = true};
-  dispatch.tensors = {InputArgument("x", 0, common.x, ReshapeMap(InputShape(call, 0), common.x)), InputArgument("w", 1),
-                      OutputArgument("y", 0, common.y, ReshapeMap(call.outputs[0].shape, common.y))};
-  const bool use_bias = HasInput(call, 2);
-  dispatch.consts["use_bias"] = use_bias;
-  if (use_bias) AddBias(plan, dispatch, request, "bias", 2, 1, common.y[1]);
-  dispatch.flops = 2.0 * double(common.y.element_count()) * double(common.x[1]);
-  return dispatch;
-}
 
 Result<OpPlan> PlanDirect(const KernelRequest& request) {
   const Common common = CommonOf(request.call);
   OpPlan plan;
   if (common.y.element_count() == 0) return plan;
-  KernelDispatch dispatch = Start(request, common, "linear_direct", kDirect.data(), plan);
+  KernelDispatch dispatch = StartLinear(request, common, "linear_direct", kDirect.data(), plan);
   SetLinearGrid(dispatch, request, common.y[0] * Slices(common.y[1]));
   plan.dispatches.push_back(std::move(dispatch));
   return plan;
@@ -620,7 +604,7 @@ Result<OpPlan> PlanTurned(const KernelRequest& request) {
   const Common common = CommonOf(request.call);
   OpPlan plan;
   if (common.y.element_count() == 0) return plan;
-  KernelDispatch dispatch = Start(request, common, "linear_turned", kTurned, plan);
+  KernelDispatch dispatch = StartLinear(request, common, "linear_turned", kTurned, plan);
   const int64_t invocations = common.y[0] * DivideUp(common.y[1], 8);
   // Small workgroups, so that few invocations keep all cores busy.
   const int64_t threads = invocations < 512 ? 4 : 16;
@@ -634,7 +618,7 @@ Result<OpPlan> PlanRows4(const KernelRequest& request) {
   const Common common = CommonOf(request.call);
   OpPlan plan;
   if (common.y.element_count() == 0) return plan;
-  KernelDispatch dispatch = Start(request, common, "linear_rows4", kRows4, plan);
+  KernelDispatch dispatch = StartLinear(request, common, "linear_rows4", kRows4, plan);
   SetLinearGrid(dispatch, request, Slices(common.y[0]) * Slices(common.y[1]));
   plan.dispatches.push_back(std::move(dispatch));
   return plan;
@@ -644,7 +628,7 @@ Result<OpPlan> PlanMatvec(const KernelRequest& request) {
   const Common common = CommonOf(request.call);
   OpPlan plan;
   if (common.y.element_count() == 0) return plan;
-  KernelDispatch dispatch = Start(request, common, "linear_matvec", kMatvec.data(), plan);
+  KernelDispatch dispatch = StartLinear(request, common, "linear_matvec", kMatvec.data(), plan);
   const int64_t inner = common.x[1], outs = common.y[1];
   const Geometry* chosen = &kGeometries[0];
   for (const Geometry& g : kGeometries) {
@@ -669,7 +653,7 @@ Result<OpPlan> PlanTiled(const KernelRequest& request) {
   const Common common = CommonOf(request.call);
   OpPlan plan;
   if (common.y.element_count() == 0) return plan;
-  KernelDispatch dispatch = Start(request, common, "linear_tiled", kTiled, plan);
+  KernelDispatch dispatch = StartLinear(request, common, "linear_tiled", kTiled, plan);
   // The largest tile that still gives a large GPU a few workgroups for each of its cores.
   struct Tile {
     uint32_t row_threads, quads, depth;
@@ -704,6 +688,10 @@ bool AcceptRows4(const KernelRequest& request) { return RowsOf(request) > 1; }
 
 constexpr KernelVariant kVariants[] = {
     {.name = "matvec", .what = "few rows: lanes share a row of weights", .accepts = AcceptMatvec, .plan = PlanMatvec},
+    {.name = "matrix",
+     .what = "many rows: products of matrices by subgroups",
+     .accepts = AcceptLinearMatrix,
+     .plan = PlanLinearMatrix},
     {.name = "tiled",
      .what = "many rows: tiles in workgroup memory, weights dequantized once per tile",
      .accepts = AcceptTiled,
@@ -726,6 +714,25 @@ constexpr OpKernels kKernels = {.variants = kVariants};
 
 }  // namespace
 
-extern const OpDef op_linear = {.name = kOp, .infer = Infer, .reference = Reference, .kernels = &kKernels};
+LinearShapes LinearShapesOf(const OpCall& call) {
+  const Shape &x = InputShape(call, 0), &w = InputShape(call, 1);
+  const int64_t rows = x.element_count() / w[1];
+  return {{rows, w[1]}, {rows, w[0]}};
+}
+
+KernelDispatch StartLinear(const KernelRequest& request, const LinearShapes& shapes, const char* name, std::string_view text,
+                           OpPlan& plan) {
+  const OpCall& call = request.call;
+  KernelDispatch dispatch{.kernel_name = name, .kernel_text = text, .stores_result = true};
+  dispatch.tensors = {InputArgument("x", 0, shapes.x, ReshapeMap(InputShape(call, 0), shapes.x)), InputArgument("w", 1),
+                      OutputArgument("y", 0, shapes.y, ReshapeMap(call.outputs[0].shape, shapes.y))};
+  const bool use_bias = HasInput(call, 2);
+  dispatch.consts["use_bias"] = use_bias;
+  if (use_bias) AddBias(plan, dispatch, request, "bias", 2, 1, shapes.y[1]);
+  dispatch.flops = 2.0 * double(shapes.y.element_count()) * double(shapes.x[1]);
+  return dispatch;
+}
+
+extern const OpDef op_linear = {.name = kOp, .attrs = kAttrs, .infer = Infer, .reference = Reference, .kernels = &kKernels};
 
 }  // namespace leeway

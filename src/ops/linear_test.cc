@@ -43,6 +43,40 @@ OP_TEST(linear,
             {.name = "activations_as_weights", .inputs = {Tensor({9, 12}), Tensor({6, 12})}, .terms = 12},
         });
 
+// Inputs as f16 where subgroups multiply matrices; elsewhere these are rows like the others.
+OP_TEST(linear, {
+                    {.name = "matrix",
+                     .inputs = {Tensor({17, 64}), Weights({35, 64}, DType::kQ4_0), Weights({35})},
+                     .attrs = {{"half_inputs", true}},
+                     .terms = 64,
+                     .tolerance = 3e-4,
+                     .least_subgroup = 8},
+                    {.name = "matrix_minimum",
+                     .inputs = {Tensor({33, 32}), Weights({64, 32}, DType::kQ4_1)},
+                     .attrs = {{"half_inputs", true}},
+                     .terms = 32,
+                     .tolerance = 3e-4,
+                     .least_subgroup = 8},
+                    {.name = "matrix_8_bits",
+                     .inputs = {Tensor({2, 9, 96}), Weights({20, 96}, DType::kQ8_0)},
+                     .attrs = {{"half_inputs", true}},
+                     .terms = 96,
+                     .tolerance = 3e-4,
+                     .least_subgroup = 8},
+                    {.name = "matrix_shares_of_the_sum",
+                     .inputs = {Tensor({65, 544}), Weights({20, 544}, DType::kQ4_0), Weights({20})},
+                     .attrs = {{"half_inputs", true}},
+                     .terms = 544,
+                     .tolerance = 3e-4,
+                     .least_subgroup = 8},
+                    {.name = "matrix_halves",
+                     .inputs = {Tensor({9, 32}), Weights({16, 32}, DType::kF16)},
+                     .attrs = {{"half_inputs", true}},
+                     .terms = 32,
+                     .tolerance = 3e-4,
+                     .least_subgroup = 8},
+                });
+
 TEST(Linear, RefusesWhatDoesNotFit) {
   auto refused = [](std::vector<HostTensor> inputs) {
     auto result = RunReference("linear", std::move(inputs), {});

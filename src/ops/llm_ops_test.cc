@@ -140,6 +140,19 @@ OP_TEST(attention, {
                        Attention("last_row_window", 1, 3, 1, 64, 30, 150, 7, 24, 0, true),
                    });
 
+// Inputs as f16 where subgroups multiply matrices.
+OpTestRow WithHalves(OpTestRow row) {
+  row.attrs.push_back({"half_inputs", true});
+  row.tolerance = 1e-3;
+  row.least_subgroup = 8;
+  return row;
+}
+OP_TEST(attention, {
+                       WithHalves(Attention("matrix_groups_of_three", 7, 3, 1, 64, 40, 30, 6)),
+                       WithHalves(Attention("matrix_window", 4, 4, 1, 64, 60, 95, 4, 37, 20)),
+                       WithHalves(Attention("matrix_size_256", 4, 2, 2, 256, 8, 4, 4)),
+                   });
+
 TEST(Attention, EqualKeysGiveTheMeanOfTheValues) {
   AttrSet attrs;
   attrs.Set("window", int64_t{2});

@@ -79,6 +79,7 @@ Target InterpretedTarget(uint32_t subgroup_size) {
   Target target = shader::TypicalTarget(Language::kWgsl);
   target.f16 = true;
   target.subgroups = subgroup_size > 0;
+  target.subgroup_matrix = target.subgroups && target.f16;
   target.subgroup_min = target.subgroup_max = subgroup_size;
   target.max_storage_buffers = 32;  // so that tensors can be in parts
   return target;

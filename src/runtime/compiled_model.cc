@@ -872,6 +872,7 @@ DeviceSummary DescribeDevice(const Device& device) {
   summary.timestamps = info.timestamps;
   summary.features = {{"f16", target.f16},
                       {"subgroups", target.subgroups},
+                      {"subgroup_matrix", target.subgroup_matrix},
                       {"packed_dot", target.packed_dot},
                       {"immediates", target.immediates},
                       {"image_buffer", target.image_buffer},

@@ -45,7 +45,7 @@ bool Type::operator==(const Type& other) const {
     case Kind::kScalar:
     case Kind::kAtomic: return scalar == other.scalar;
     case Kind::kVector: return scalar == other.scalar && rows == other.rows && inferred == other.inferred;
-    case Kind::kMatrix: return scalar == other.scalar && rows == other.rows && columns == other.columns;
+    case Kind::kMatrix: return name == other.name;
     case Kind::kStruct: return name == other.name;
     case Kind::kPointer: return name == other.name && *element == *other.element;
     case Kind::kTexture:
@@ -66,7 +66,7 @@ std::string Type::ToString() const {
     case Kind::kVector:
       if (inferred) return StrCat("vec", int(rows));
       return StrCat("vec", int(rows), "<", ScalarName(scalar), ">");
-    case Kind::kMatrix: return StrCat("mat", int(columns), "x", int(rows), "<", ScalarName(scalar), ">");
+    case Kind::kMatrix: return StrCat("subgroup_matrix_", name);
     case Kind::kArray:
       if (inferred) return "array";
       if (count_expr) {
@@ -198,6 +198,7 @@ TypeLayout LayoutOf(const Type& type, const Module& module) {
   auto round_up = [](uint32_t value, uint32_t to) { return (value + to - 1) / to * to; };
   switch (type.kind) {
     case Type::Kind::kVoid:
+    case Type::Kind::kMatrix:
     case Type::Kind::kPointer:
     case Type::Kind::kTexture: return {0, 1};
     case Type::Kind::kAtomic: return {4, 4};
@@ -205,10 +206,6 @@ TypeLayout LayoutOf(const Type& type, const Module& module) {
     case Type::Kind::kVector: {
       uint32_t one = type.scalar == Scalar::kF16 ? 2 : 4;
       return {one * type.rows, one * (type.rows == 2 ? 2 : 4)};
-    }
-    case Type::Kind::kMatrix: {
-      TypeLayout column = LayoutOf(Type::Vector(type.scalar, type.rows), module);
-      return {round_up(column.size, column.align) * type.columns, column.align};
     }
     case Type::Kind::kArray: {
       TypeLayout one = LayoutOf(*type.element, module);

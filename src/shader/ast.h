@@ -27,11 +27,11 @@ struct Type {
   enum class Kind : uint8_t { kVoid, kScalar, kVector, kMatrix, kArray, kStruct, kAtomic, kPointer, kTexture };
   Kind kind = Kind::kVoid;
   Scalar scalar = Scalar::kF32;   // kScalar, kVector, kMatrix, kAtomic, kTexture (channel type)
-  uint8_t rows = 0, columns = 0;  // kVector: rows 2..4; kMatrix: columns x rows
+  uint8_t rows = 0, columns = 0;  // kVector: rows 2..4; kMatrix: columns x rows, held by a subgroup together
   TypePtr element;                // kArray, kPointer
   uint32_t count = 0;             // kArray; 0 = runtime-sized (lowered storage buffers only)
   // kStruct; before checking also an alias that is not resolved yet. Of a kPointer the WGSL address space ("function",
-  // "workgroup", "private").
+  // "workgroup", "private"). Of a kMatrix its place in a product: "left", "right" or "sum".
   std::string name;
   // Before checking only: the number of elements of a kArray as written, and vec4(...) or array(...) whose element type (and
   // count) follows from the arguments.
@@ -78,6 +78,17 @@ struct Type {
     Type t;
     t.kind = Kind::kStruct;
     t.name = std::move(name);
+    return t;
+  }
+
+  // The matrices of the language are of one size: f16 [16, 16] on the left and on the right, f32 [16, 16] for sums.
+  static constexpr uint8_t kMatrixExtent = 16;
+  static Type SubgroupMatrix(std::string place) {
+    Type t;
+    t.kind = Kind::kMatrix;
+    t.scalar = place == "sum" ? Scalar::kF32 : Scalar::kF16;
+    t.rows = t.columns = kMatrixExtent;
+    t.name = std::move(place);
     return t;
   }
 

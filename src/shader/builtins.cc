@@ -124,6 +124,11 @@ constexpr BuiltinInfo kTable[] = {
     {"subgroupElect", B::kSubgroupElect, 0, R::kFixed, 0, P::kVoid, P::kBool},
     {"subgroupAll", B::kSubgroupAll, 1, R::kFixed, 0, P::kBool, P::kBool},
     {"subgroupAny", B::kSubgroupAny, 1, R::kFixed, 0, P::kBool, P::kBool},
+    {"subgroupMatrixLoadLeft", B::kSubgroupMatrixLoadLeft, 3, R::kMatrixLoad},
+    {"subgroupMatrixLoadRight", B::kSubgroupMatrixLoadRight, 3, R::kMatrixLoad},
+    {"subgroupMatrixLoadRightTransposed", B::kSubgroupMatrixLoadRightTransposed, 3, R::kMatrixLoad},
+    {"subgroupMatrixMultiplyAdd", B::kSubgroupMatrixMultiplyAdd, 3, R::kMatrixMultiply},
+    {"subgroupMatrixStore", B::kSubgroupMatrixStore, 4, R::kMatrixStore},
 };
 constexpr size_t kCount = sizeof(kTable) / sizeof(kTable[0]);
 
@@ -131,7 +136,7 @@ constexpr bool IsInOrder() {
   for (size_t i = 0; i < kCount; ++i) {
     if (size_t(kTable[i].id) != i + 1) return false;
   }
-  return kTable[kCount - 1].id == B::kSubgroupAny;
+  return kTable[kCount - 1].id == B::kSubgroupMatrixStore;
 }
 static_assert(IsInOrder(), "the table follows the enumeration");
 

@@ -39,6 +39,9 @@ enum class Builtin : uint16_t {
   kSubgroupInclusiveAdd, kSubgroupExclusiveMul, kSubgroupInclusiveMul, kSubgroupBroadcast, kSubgroupBroadcastFirst,
   kSubgroupShuffle, kSubgroupShuffleXor, kSubgroupShuffleUp, kSubgroupShuffleDown, kSubgroupBallot, kSubgroupElect,
   kSubgroupAll, kSubgroupAny,
+  // matrices of a subgroup; the first argument of loads and of the store is a pointer to an array in workgroup memory
+  kSubgroupMatrixLoadLeft, kSubgroupMatrixLoadRight, kSubgroupMatrixLoadRightTransposed, kSubgroupMatrixMultiplyAdd,
+  kSubgroupMatrixStore,
 };
 // clang-format on
 
@@ -48,19 +51,22 @@ enum class BuiltinRule : uint8_t {
   kVectorSame,  // the same, vectors only
   kToScalar,    // (T, ...) -> the scalar of T
   kVectorToScalar,
-  kVote,          // (bool or vector of bool) -> bool
-  kSelect,        // (T, T, bool or as many bools as T has) -> T
-  kMix,           // (T, T, T or the scalar of T) -> T
-  kLdexp,         // (T, i32s as many as T has) -> T
-  kExtractBits,   // (T, u32, u32) -> T
-  kInsertBits,    // (T, T, u32, u32) -> T
-  kFixed,         // `arguments` -> `result`
-  kAtomicLoad,    // (ptr<atomic<T>>) -> T
-  kAtomicStore,   // (ptr<atomic<T>>, T)
-  kAtomicUpdate,  // (ptr<atomic<T>>, T) -> T, the old value
-  kUniformLoad,   // (ptr<workgroup, T>) -> T
-  kLane,          // (T, u32) -> T
-  kConstantLane,  // (T, constant u32) -> T
+  kVote,            // (bool or vector of bool) -> bool
+  kSelect,          // (T, T, bool or as many bools as T has) -> T
+  kMix,             // (T, T, T or the scalar of T) -> T
+  kLdexp,           // (T, i32s as many as T has) -> T
+  kExtractBits,     // (T, u32, u32) -> T
+  kInsertBits,      // (T, T, u32, u32) -> T
+  kFixed,           // `arguments` -> `result`
+  kAtomicLoad,      // (ptr<atomic<T>>) -> T
+  kAtomicStore,     // (ptr<atomic<T>>, T)
+  kAtomicUpdate,    // (ptr<atomic<T>>, T) -> T, the old value
+  kUniformLoad,     // (ptr<workgroup, T>) -> T
+  kLane,            // (T, u32) -> T
+  kConstantLane,    // (T, constant u32) -> T
+  kMatrixLoad,      // (ptr<workgroup, array<f16, n>>, offset u32, pitch u32) -> the matrix of `place`
+  kMatrixMultiply,  // (left, right, sum) -> sum
+  kMatrixStore,     // (ptr<workgroup, array<f32, n>>, offset u32, pitch u32, sum)
 };
 
 struct BuiltinInfo {
@@ -77,6 +83,12 @@ struct BuiltinInfo {
   Plain arguments = Plain::kVoid, result = Plain::kVoid;  // kFixed: all arguments have the same type
 
   bool is_subgroup() const { return id >= Builtin::kSubgroupAdd; }
+  bool is_matrix() const { return id >= Builtin::kSubgroupMatrixLoadLeft; }
+  // The first argument is a pointer.
+  bool takes_pointer() const {
+    return is_atomic() || rule == BuiltinRule::kUniformLoad || rule == BuiltinRule::kMatrixLoad ||
+           rule == BuiltinRule::kMatrixStore;
+  }
   bool is_atomic() const { return id >= Builtin::kAtomicLoad && id <= Builtin::kAtomicExchange; }
   bool is_barrier() const {
     return id == Builtin::kWorkgroupBarrier || id == Builtin::kStorageBarrier || id == Builtin::kWorkgroupUniformLoad;

@@ -160,7 +160,8 @@ bool Checker::Resolve(Type& type, Location at) {
     case Type::Kind::kPointer: {
       Type element = *type.element;
       if (!Resolve(element, at)) return false;
-      if (!IsConstructible(element, true)) return Fail(at, StrCat("there is no pointer to ", element.ToString()));
+      if (!IsConstructible(element, true) || HoldsMatrix(element))
+        return Fail(at, StrCat("there is no pointer to ", element.ToString()));
       type.element = std::make_shared<const Type>(std::move(element));
       return true;
     }
@@ -199,6 +200,18 @@ bool Checker::ResolveNamed(Type& type, Location at) {
     }
   }
   const Global* global = FindGlobal(type.name);
+  constexpr std::string_view kMatrixPrefix = "subgroup_matrix_";
+  if (!global && type.name.starts_with(kMatrixPrefix)) {
+    const std::string place = type.name.substr(kMatrixPrefix.size());
+    if (place == "left" || place == "right" || place == "sum") {
+      if (!target_.subgroup_matrix) {
+        return Fail(at,
+                    StrCat("the type ", type.name, " needs products of matrices by subgroups, which the target does not have"));
+      }
+      type = Type::SubgroupMatrix(place);
+      return true;
+    }
+  }
   if (global && global->kind == GlobalKind::kStruct) return CheckStruct(global->index, at);
   if (!global || global->kind != GlobalKind::kAlias) {
     return Fail(at, StrCat(global ? "`" : "there is no type `", type.name, global ? "` is no type" : "`"));
@@ -229,7 +242,7 @@ bool Checker::CheckStruct(size_t index, Location at) {
   bool ok = true;
   for (StructMember& member : state.resolved.members) {
     ok = Resolve(member.type, decl.at);
-    if (ok && !IsConstructible(member.type, true)) {
+    if (ok && (!IsConstructible(member.type, true) || HoldsMatrix(member.type))) {
       ok = Fail(decl.at, StrCat("the member ", member.name, " of ", decl.name, " cannot be a ", member.type.ToString()));
     }
     if (!ok) break;
@@ -250,16 +263,20 @@ const StructDecl* Checker::FindStruct(std::string_view name) const {
 bool Checker::IsConstructible(const Type& type, bool allow_atomics) const {
   switch (type.kind) {
     case Type::Kind::kScalar:
-    case Type::Kind::kVector: return true;
+    case Type::Kind::kVector:
+    case Type::Kind::kMatrix: return true;
     case Type::Kind::kAtomic: return allow_atomics;
     case Type::Kind::kArray: return type.element && (allow_atomics || !ContainsAtomic(*type.element));
     case Type::Kind::kStruct: return allow_atomics || !ContainsAtomic(type);
     case Type::Kind::kVoid:
-    case Type::Kind::kMatrix:
     case Type::Kind::kPointer:
     case Type::Kind::kTexture: return false;
   }
   return false;
+}
+
+bool Checker::HoldsMatrix(const Type& type) {
+  return type.kind == Type::Kind::kMatrix || (type.kind == Type::Kind::kArray && type.element && HoldsMatrix(*type.element));
 }
 
 bool Checker::ContainsAtomic(const Type& type) const {
@@ -311,7 +328,7 @@ bool Checker::EvaluateConst(const ConstDecl& decl, ConstState& state) {
   if (decl.type) {
     state.type = *decl.type;
     if (!Resolve(state.type, decl.at)) return false;
-    if (!IsConstructible(state.type, false) || state.type.kind == Type::Kind::kStruct) {
+    if (!IsConstructible(state.type, false) || HoldsMatrix(state.type) || state.type.kind == Type::Kind::kStruct) {
       return Fail(decl.at, StrCat("a const cannot be a ", state.type.ToString()));
     }
     if (!state.type.IsScalar() && FindBuiltin(decl.name)) {

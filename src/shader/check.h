@@ -107,6 +107,8 @@ class Checker {
                               std::vector<std::pair<std::string, ExprPtr>> constants = {});
   bool IsConstructible(const Type& type, bool allow_atomics) const;
   bool ContainsAtomic(const Type& type) const;
+  // Such values live in variables of functions and nowhere else.
+  static bool HoldsMatrix(const Type& type);
   bool CheckBody(std::vector<StmtPtr>& body, uint8_t& exits);  // in a scope of its own
   bool CheckStatements(std::vector<StmtPtr>& body, uint8_t& exits);
   bool CheckStatement(StmtPtr& stmt, uint8_t& exits, std::vector<StmtPtr>& out);

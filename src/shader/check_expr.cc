@@ -334,7 +334,7 @@ bool Checker::CheckName(ExprPtr& expr) {
         VarDecl var{source.name, source.space, source.type, nullptr, source.access, source.binding, source.at};
         Frame* outer = std::exchange(frame_, nullptr);
         bool ok = Resolve(var.type, source.at);
-        if (ok && !IsConstructible(var.type, source.space == "workgroup")) {
+        if (ok && (!IsConstructible(var.type, source.space == "workgroup") || HoldsMatrix(var.type))) {
           ok = Fail(source.at, StrCat("var<", source.space, "> ", source.name, " cannot be a ", var.type.ToString()));
         }
         if (ok && source.value) {
@@ -794,9 +794,8 @@ bool Checker::CheckBuiltin(ExprPtr& expr, const BuiltinInfo& info) {
                                  info.arity == 1 ? " argument, got " : " arguments, got ", args.size()));
   }
   expr->builtin = uint16_t(info.id);
-  bool takes_pointer = info.is_atomic() || info.id == Builtin::kWorkgroupUniformLoad;
   for (size_t i = 0; i < args.size(); ++i) {
-    if (!(takes_pointer && i == 0 ? Check(args[i]) : CheckValue(args[i]))) return false;
+    if (!(info.takes_pointer() && i == 0 ? Check(args[i]) : CheckValue(args[i]))) return false;
   }
   if (info.is_barrier() || info.is_subgroup() || info.is_atomic()) {
     if (!frame_) return Fail(expr->at, StrCat("`", info.name, "` is not constant"));
@@ -809,6 +808,9 @@ bool Checker::CheckBuiltin(ExprPtr& expr, const BuiltinInfo& info) {
                                    "` needs subgroups, which the target does not have; keep it under `if subgroup_size > 0u`"));
     }
     uses_subgroups_ = true;
+  }
+  if (info.is_matrix() && !target_.subgroup_matrix) {
+    return Fail(expr->at, StrCat("`", info.name, "` needs products of matrices by subgroups, which the target does not have"));
   }
   auto wrong = [&](std::string_view takes) {
     return Fail(expr->at, StrCat("`", info.name, "` takes ", takes, ", got ", TypesOf(args)));
@@ -945,6 +947,42 @@ bool Checker::CheckBuiltin(ExprPtr& expr, const BuiltinInfo& info) {
       }
       if (!Default(args[0])) return false;
       expr->type = args[0]->type;
+      return true;
+    }
+    case BuiltinRule::kMatrixMultiply: {
+      const char* const places[] = {"left", "right", "sum"};
+      for (size_t i = 0; i < 3; ++i) {
+        if (!(args[i]->type == Type::SubgroupMatrix(places[i]))) {
+          return wrong("a subgroup_matrix_left, a subgroup_matrix_right and a subgroup_matrix_sum");
+        }
+      }
+      expr->type = Type::SubgroupMatrix("sum");
+      return true;
+    }
+    case BuiltinRule::kMatrixLoad:
+    case BuiltinRule::kMatrixStore: {
+      const bool is_store = info.rule == BuiltinRule::kMatrixStore;
+      const Type& pointer = args[0]->type;
+      const bool is_array = pointer.kind == Type::Kind::kPointer && pointer.name == "workgroup" &&
+                            args[0]->args[0]->kind == ExprKind::kName && pointer.element->kind == Type::Kind::kArray &&
+                            pointer.element->element->IsScalar(is_store ? Scalar::kF32 : Scalar::kF16);
+      if (!is_array) {
+        return Fail(args[0]->at, StrCat("argument 1 of ", info.name, " is a pointer to an array of ", is_store ? "f32" : "f16",
+                                        " in workgroup memory, got ", pointer.ToString()));
+      }
+      if (!Convert(args[1], Type::Of(Scalar::kU32), "the offset of ", info.name) ||
+          !Convert(args[2], Type::Of(Scalar::kU32), "the pitch of ", info.name)) {
+        return false;
+      }
+      if (!is_store) {
+        expr->type = Type::SubgroupMatrix(info.id == Builtin::kSubgroupMatrixLoadLeft ? "left" : "right");
+        return true;
+      }
+      if (!(args[3]->type == Type::SubgroupMatrix("sum"))) {
+        return Fail(args[3]->at,
+                    StrCat("argument 4 of ", info.name, " is subgroup_matrix_sum, got ", args[3]->type.ToString()));
+      }
+      expr->type = Type::Void();
       return true;
     }
   }

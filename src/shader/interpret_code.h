@@ -168,9 +168,14 @@ enum class Op : uint16_t {
   kElementStore,  // b: slot of the element address
   kMaskLanes,     // dst: vec4 of the slice in the last coordinate: lanes beyond the edge become 0
   // Between invocations
-  kBarrier,      // d: BarrierBits
-  kSubgroup,     // d: SubgroupOp, n lanes of a; b: second argument; flags: Scalar
-  kCheckFinite,  // dst was made from a, b, c
+  kBarrier,   // d: BarrierBits
+  kSubgroup,  // d: SubgroupOp, n lanes of a; b: second argument; flags: Scalar
+  // Matrices: each invocation holds all 16 x 16 elements, row by row. Loads and stores: at file[a] of the workgroup words from
+  // b on, d of them; c: slot of the pitch. flags 1: transposed. Of a store each lane of a subgroup does its share.
+  kMatrixLoad,
+  kMatrixStore,
+  kMatrixMultiply,  // dst = a * b + c
+  kCheckFinite,     // dst was made from a, b, c
 };
 
 enum BarrierBits : int32_t { kWorkgroupMemory = 1, kStorageMemory = 2 };

@@ -277,7 +277,7 @@ class Compiler {
       case Type::Kind::kAtomic:
       case Type::Kind::kPointer: return 1;
       case Type::Kind::kVector: return type.rows;
-      case Type::Kind::kMatrix: return 0;  // the language has none
+      case Type::Kind::kMatrix: return type.rows * type.columns;
       case Type::Kind::kArray: return int32_t(type.count) * SlotsOf(*type.element);
       case Type::Kind::kStruct: {
         int32_t slots = 0;
@@ -1465,6 +1465,7 @@ class Compiler {
     }
     if (const AtomicName* atomic = FindNamed(kAtomics, e.name)) return EvalAtomic(e, atomic->op, want);
     if (const SubgroupName* subgroup = FindNamed(kSubgroupFunctions, e.name)) return EvalSubgroup(e, subgroup->op, want);
+    if (e.name.starts_with("subgroupMatrix")) return EvalMatrix(e, want);
     if (e.name == "workgroupBarrier") return EmitBarrier(kWorkgroupMemory);
     if (e.name == "storageBarrier") return EmitBarrier(kStorageMemory);
     if (e.name == "workgroupUniformLoad") {
@@ -1564,6 +1565,25 @@ class Compiler {
     if (e.at.line != 0) at_ = e.at;
     Emit(Op::kSubgroup, n, dst, a.empty() ? kNone : a[0], a.size() > 1 ? a[1] : kNone, kNone, int32_t(op), int(scalar));
     return Place(dst, want, n);
+  }
+
+  int32_t EvalMatrix(const Expr& e, int32_t want) {
+    const int32_t elements = Type::kMatrixExtent * Type::kMatrixExtent;
+    if (e.name == "subgroupMatrixMultiplyAdd") {
+      const std::vector<int32_t> a = EvalArgs(e.args);
+      const int32_t dst = Temp(elements);
+      Emit(Op::kMatrixMultiply, 1, dst, a[0], a[1], a[2]);
+      return Place(dst, want, elements);
+    }
+    const Ref ref = RefOf(*e.args[0]);
+    if (ref.space != Ref::Space::kShared || ref.dyn != kNone) return Fail(e.at, "a matrix is loaded from workgroup memory");
+    const bool is_store = e.name == "subgroupMatrixStore";
+    const int32_t offset = Eval(*e.args[1], kNone), pitch = Eval(*e.args[2], kNone);
+    const int32_t value = is_store ? Eval(*e.args[3], kNone) : Temp(elements);
+    if (e.at.line != 0) at_ = e.at;
+    Emit(is_store ? Op::kMatrixStore : Op::kMatrixLoad, 1, value, offset, ref.base, pitch, SlotsOf(ref.type),
+         e.name == "subgroupMatrixLoadRightTransposed");
+    return is_store ? kNone : Place(value, want, elements);
   }
 
   int32_t EvalTexture(const Expr& e, int32_t want) {

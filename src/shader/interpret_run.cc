@@ -710,6 +710,39 @@ class Machine {
     }
     return true;
   }
+  bool TransferMatrix(const Instruction& i, Invocation& invocation, int32_t pc) {
+    constexpr int64_t kExtent = Type::kMatrixExtent;
+    const bool write = i.op == Op::kMatrixStore;
+    const int64_t offset = invocation.registers[i.a], pitch = invocation.registers[i.c];
+    for (int64_t e = 0; e < kExtent * kExtent; ++e) {
+      if (write && uint32_t(e) % subgroup_size_ != invocation.index % subgroup_size_) continue;
+      const int64_t row = e / kExtent, column = e % kExtent;
+      const int64_t at = offset + (i.flags ? column * pitch + row : row * pitch + column);
+      if (at >= i.d) {
+        Report(pc, invocation.index, "bounds", StrCat("a matrix has an element at ", at, " of an array of ", i.d));
+        return false;
+      }
+      Instruction one = i;
+      one.dst = i.dst + int32_t(e);
+      one.a = kNone;
+      one.b = i.b + int32_t(at);
+      one.c = 1;
+      if (!TransferShared(write, one, invocation, pc)) return false;
+    }
+    return true;
+  }
+  static void MultiplyMatrices(const Instruction& i, uint32_t* r) {
+    constexpr int32_t kExtent = Type::kMatrixExtent;
+    float sums[kExtent * kExtent];
+    for (int32_t m = 0; m < kExtent; ++m) {
+      for (int32_t n = 0; n < kExtent; ++n) {
+        float sum = F(r[i.c + m * kExtent + n]);
+        for (int32_t k = 0; k < kExtent; ++k) sum += F(r[i.a + m * kExtent + k]) * F(r[i.b + k * kExtent + n]);
+        sums[m * kExtent + n] = sum;
+      }
+    }
+    for (int32_t e = 0; e < kExtent * kExtent; ++e) r[i.dst + e] = U(sums[e]);
+  }
   // Workgroup memory begins afresh in each workgroup.
   template <class Describe>
   void NoteSharedRead(Shadow& shadow, int32_t pc, uint32_t invocation, Describe&& describe) {
@@ -1130,6 +1163,11 @@ void Machine::Execute(Invocation& invocation) {
       case Op::kStoreShared:
         if (!TransferShared(i.op == Op::kStoreShared, i, invocation, pc)) return leave(State::kFailed);
         break;
+      case Op::kMatrixLoad:
+      case Op::kMatrixStore:
+        if (!TransferMatrix(i, invocation, pc)) return leave(State::kFailed);
+        break;
+      case Op::kMatrixMultiply: MultiplyMatrices(i, r); break;
       case Op::kLoadBuffer:
       case Op::kStoreBuffer:
         if (!TransferBuffer(i.op == Op::kStoreBuffer, i, invocation, pc)) return leave(State::kFailed);

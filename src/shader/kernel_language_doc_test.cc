@@ -116,6 +116,10 @@ struct Setup {
 Result<Setup> Prepare(const Example& example) {
   Setup setup;
   ASSIGN_OR_RETURN(setup.module, Parse(example.text, "example"));
+  if (example.text.find("subgroup_matrix") != std::string::npos) {
+    setup.target.f16 = setup.target.subgroups = setup.target.subgroup_matrix = true;
+    setup.target.subgroup_min = setup.target.subgroup_max = 32;
+  }
   setup.params.resize(256);
   for (const Item& item : Items(Directive(example.text, "with"))) {
     bool is_param = false;
@@ -170,7 +174,9 @@ TEST(KernelLanguageDoc, ExamplesRun) {
       storage[name] = PackForStorage(host, tensor.placement);
       memory.tensors[name] = storage[name];
     }
-    auto result = Interpret(*kernel, setup->workgroups, memory, {});
+    InterpretOptions options;
+    if (setup->target.subgroup_min > 0) options.subgroup_size = setup->target.subgroup_min;
+    auto result = Interpret(*kernel, setup->workgroups, memory, options);
     ASSERT_TRUE(result.ok()) << result.error().message;
     for (const Fault& fault : result->faults) ADD_FAILURE() << fault.message;
 

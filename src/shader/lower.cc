@@ -5,6 +5,7 @@
 #include "shader/compile.h"
 #include "shader/simplify.h"
 #include "shader/splice.h"
+#include "shader/unroll.h"
 
 namespace leeway::shader {
 namespace {
@@ -137,7 +138,9 @@ Result<LoweredKernel> Lower(const BoundKernel& kernel, const Target& target) {
   BindScratch(out);
   RETURN_IF_ERROR(SpliceTensors(kernel, target, out));
   LowerPackedBytes(target, out);
+  UnrollMatrixLoops(out.module);
   Simplify(out.module);
+  SplitMatrixArrays(out.module);
   return out;
 }
 

@@ -168,8 +168,49 @@ TEST(PrintedCorpus, HasEveryBuiltinFunction) {
   std::string all;
   for (const CorpusKernel& kernel : KernelCorpus()) all += kernel.text;
   for (const BuiltinInfo& info : AllBuiltins()) {
+    if (info.is_matrix()) continue;  // of WGSL alone: see SubgroupMatrices
     EXPECT_NE(all.find(StrCat(info.name, "(")), std::string::npos) << info.name << " is in no kernel";
   }
+}
+
+TEST(Printed, SubgroupMatrices) {
+  constexpr std::string_view kText = R"(
+tensor y[n] : write;
+var<workgroup> halves : array<f16, 512>;
+var<workgroup> sums : array<f32, 256>;
+@compute @workgroup_size(32)
+fn main(@builtin(local_invocation_index) at : u32) {
+  halves[at] = 1.0h;
+  workgroupBarrier();
+  var s : array<subgroup_matrix_sum, 2>;
+  let l = subgroupMatrixLoadLeft(&halves, at / 32u, 16u);
+  s[1] = subgroupMatrixMultiplyAdd(l, subgroupMatrixLoadRight(&halves, 256u, 16u), s[0]);
+  s[1] = subgroupMatrixMultiplyAdd(l, subgroupMatrixLoadRightTransposed(&halves, 256u, 16u), s[1]);
+  subgroupMatrixStore(&sums, 0u, 16u, s[1]);
+  workgroupBarrier();
+  y.store(sums[at], at);
+})";
+  Target target = TypicalTarget(Language::kWgsl);
+  target.f16 = target.subgroups = target.subgroup_matrix = true;
+  target.subgroup_min = target.subgroup_max = 32;
+  auto module = Parse(kText, "m");
+  ASSERT_TRUE(module.ok()) << module.error().message;
+  Specialization specialization;
+  VirtualTensor y;
+  y.shape = y.placement.shape = {32};
+  specialization.tensors["y"] = y;
+  auto text = Compile(*module, specialization, target);
+  ASSERT_TRUE(text.ok()) << text.error().message;
+  for (const char* part :
+       {"enable chromium_experimental_subgroup_matrix;", "diagnostic(off, chromium.subgroup_matrix_uniformity);",
+        "var s_0 : subgroup_matrix_result<f32, 16, 16> = subgroup_matrix_result<f32, 16, 16>();",
+        "subgroupMatrixLoad<subgroup_matrix_left<f16, 16, 16>>(&halves, at >> 5u, false, 16u)",
+        "subgroupMatrixLoad<subgroup_matrix_right<f16, 16, 16>>(&halves, 256u, true, 16u)",
+        "subgroupMatrixStore(&sums, 0u, s_1, false, 16u)", "subgroupMatrixMultiplyAccumulate(l, "}) {
+    EXPECT_NE(text->text.find(part), std::string::npos) << part << " is not in\n" << text->text;
+  }
+  target.subgroup_matrix = false;
+  EXPECT_FALSE(Compile(*module, specialization, target).ok());
 }
 
 TEST(PrintedCorpus, MissesABarrierWhenOneIsTakenOut) {  // that the runner can see a race at all

@@ -1,6 +1,7 @@
 // WGSL: the kernel as it is, with bindings and `enable` lines.
 #include <cmath>
 
+#include "shader/builtins.h"
 #include "shader/printer.h"
 
 namespace leeway::shader {
@@ -49,7 +50,10 @@ class WgslPrinter : public Printer {
       case Type::Kind::kVector:
         if (type.scalar == Scalar::kBool) return StrCat("vec", int(type.rows), "<bool>");
         return StrCat("vec", int(type.rows), kShort[int(type.scalar)]);
-      case Type::Kind::kMatrix: return StrCat("mat", int(type.columns), "x", int(type.rows), kShort[int(type.scalar)]);
+      case Type::Kind::kMatrix:
+        uses_matrices_ = true;
+        return StrCat("subgroup_matrix_", type.name == "sum" ? "result" : type.name, "<", ScalarText(type.scalar), ", ",
+                      int(type.columns), ", ", int(type.rows), ">");
       case Type::Kind::kArray:
         if (type.count == 0) return StrCat("array<", TypeName(*type.element), ">");
         return StrCat("array<", TypeName(*type.element), ", ", type.count, ">");
@@ -124,10 +128,34 @@ class WgslPrinter : public Printer {
     return Level::kPrimary;
   }
   std::optional<Level> PutSpecialBuiltin(const Expr& expr) override {
+    if (expr.builtin != 0 && InfoOf(expr).is_matrix()) {
+      PutMatrixFunction(expr);
+      return Level::kPrimary;
+    }
     Put(expr.name, "(");
     PutArguments(expr);
     Put(")");
     return Level::kPrimary;
+  }
+
+  void PutMatrixFunction(const Expr& expr) {
+    uses_matrices_ = true;
+    if (Builtin(expr.builtin) == Builtin::kSubgroupMatrixMultiplyAdd) {
+      Put("subgroupMatrixMultiplyAccumulate(");
+      PutArguments(expr);
+    } else {
+      const bool is_store = Builtin(expr.builtin) == Builtin::kSubgroupMatrixStore;
+      Put(is_store ? "subgroupMatrixStore" : StrCat("subgroupMatrixLoad<", TypeName(expr.type), ">"), "(");
+      for (size_t i : {size_t(0), size_t(1), size_t(3)}) {
+        if (i >= expr.args.size()) continue;
+        PutArgument(*expr.args[i], false);
+        Put(", ");
+      }
+      // By columns?
+      Put(Builtin(expr.builtin) == Builtin::kSubgroupMatrixLoadRightTransposed ? "true" : "false", ", ");
+      PutArgument(*expr.args[2], true);
+    }
+    Put(")");
   }
 
   void PutDeclaration(const Stmt& stmt) override {
@@ -143,8 +171,10 @@ class WgslPrinter : public Printer {
     if (typed && (!stmt.value || !(stmt.value->type == *stmt.type))) Put(" : ", TypeName(*stmt.type));
     if (stmt.value) {
       Put(" = ", value);
-    } else if (stmt.kind == StmtKind::kVar && typed && stmt.type->kind == Type::Kind::kArray) {
-      // Zero by the standard, in each round of a loop; with Mesa's lavapipe an array without a value keeps the last round's.
+    } else if (stmt.kind == StmtKind::kVar && typed &&
+               (stmt.type->kind == Type::Kind::kArray || stmt.type->kind == Type::Kind::kMatrix)) {
+      // Zero by the standard, in each round of a loop; with Mesa's lavapipe an array without a value keeps the last round's,
+      // and so does a matrix with NVIDIA's driver.
       Put(" = ", TypeName(*stmt.type), "()");
     }
   }
@@ -233,10 +263,12 @@ class WgslPrinter : public Printer {
     out_.clear();
     if (kernel_.uses_f16) Put("enable f16;\n");
     if (kernel_.uses_subgroups) Put("enable subgroups;\n");
+    if (uses_matrices_) Put("enable chromium_experimental_subgroup_matrix;\n");
     bool immediates = HasParams() && target_.immediates;
     if (immediates) Put("requires immediate_address_space;\n");
     // The checker has proven more than WGSL's own rules can see, for subgroup sizes that are known.
     if (kernel_.uses_subgroups) Put("diagnostic(off, subgroup_uniformity);\n");
+    if (uses_matrices_) Put("diagnostic(off, chromium.subgroup_matrix_uniformity);\n");
     if (!out_.empty()) Put("\n");
 
     std::string_view params_struct;
@@ -302,6 +334,8 @@ class WgslPrinter : public Printer {
     static const char* const kNames[] = {"bool", "i32", "u32", "f32", "f16", "i32", "f32"};
     return kNames[int(scalar)];
   }
+
+  bool uses_matrices_ = false;
 };
 
 }  // namespace

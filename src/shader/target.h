@@ -18,6 +18,7 @@ struct Target {
   // Subgroup functions; size known for certain where min == max.
   bool subgroups = false;
   uint32_t subgroup_min = 0, subgroup_max = 0;
+  bool subgroup_matrix = false;      // products of matrices by subgroups: f16 [16, 16] by f16 [16, 16], sums in f32
   bool packed_dot = false;           // dot4I8Packed and friends in the language
   bool immediates = false;           // WGSL var<immediate>: params without a uniform buffer
   bool image_buffer = false;         // Storage::kImageBuffer exists; elsewhere it is lowered to a plain buffer

@@ -278,6 +278,7 @@ Result<Opened> OpenAdapter(const AdapterRequest& request, std::shared_ptr<Instan
   };
   out.f16 = want(WGPUFeatureName_ShaderF16, !options.no_f16);
   out.subgroups = want(WGPUFeatureName_Subgroups, !options.no_subgroups);
+  out.subgroup_matrix = want(kSubgroupMatrix.feature, out.f16 && out.subgroups && IsDawnFeature(kSubgroupMatrix));
   out.timestamps = want(WGPUFeatureName_TimestampQuery, true);
 
   WGPUDeviceDescriptor descriptor = WGPU_DEVICE_DESCRIPTOR_INIT;

@@ -30,7 +30,7 @@ struct Opened {
   std::shared_ptr<Core> core;
   AdapterDescription description;
   WGPULimits limits;
-  bool f16 = false, subgroups = false, timestamps = false, packed_dot = false, immediates = false;
+  bool f16 = false, subgroups = false, subgroup_matrix = false, timestamps = false, packed_dot = false, immediates = false;
   bool robust = false;  // bounds checks and clearing of workgroup memory are on
 };
 // `found`: an instance to take unless another device has it; may be null.

@@ -40,6 +40,8 @@ Result<Api> Load() {
 #undef LEEWAY_LOAD
   api.ConstructDawnInstanceDescriptor = reinterpret_cast<decltype(api.ConstructDawnInstanceDescriptor)>(
       library.Symbol("_ZN4dawn6native22DawnInstanceDescriptorC1Ev"));
+  api.GetDawnFeatureInfo = reinterpret_cast<decltype(api.GetDawnFeatureInfo)>(
+      library.Symbol("_ZN4dawn6native14GetFeatureInfoEN4wgpu11FeatureNameE"));
   return api;
 }
 

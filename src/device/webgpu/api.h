@@ -40,6 +40,8 @@ struct Api {
 #undef LEEWAY_POINTER
   // Dawn's alone: fills a DawnInstanceDescriptor (dawn_extensions.h) with its defaults.
   void (*ConstructDawnInstanceDescriptor)(void*) = nullptr;
+  // Dawn's alone: what it knows of a feature, the name first (dawn_extensions.h).
+  const char* const* (*GetDawnFeatureInfo)(uint32_t feature) = nullptr;
   std::string path;  // of the library
 };
 

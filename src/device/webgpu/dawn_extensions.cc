@@ -30,4 +30,12 @@ bool MakeDawnInstanceDescriptor(DawnInstanceDescriptor& descriptor, void (*log)(
   return true;
 }
 
+bool IsDawnFeature(const DawnFeature& feature) {
+  const Api& api = GetApi().value();
+  if (!api.GetDawnFeatureInfo) return false;
+  // Its first member is the name; null for numbers that are not in the table.
+  const char* const* info = api.GetDawnFeatureInfo(uint32_t(feature.feature));
+  return info && *info && std::strcmp(*info, feature.name) == 0;
+}
+
 }  // namespace leeway::webgpu

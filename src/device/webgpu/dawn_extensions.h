@@ -46,6 +46,17 @@ inline constexpr DawnExtension kDawnInstance = {static_cast<WGPUSType>(0x0005000
 bool MakeDawnInstanceDescriptor(DawnInstanceDescriptor& descriptor, void (*log)(uint32_t, WGPUStringView, void*, void*),
                                 void* user);
 
+// Features of Dawn's own that a device is asked for.
+struct DawnFeature {
+  WGPUFeatureName feature;
+  const char* name;
+};
+// Products of matrices by subgroups, as WGSL's chromium_experimental_subgroup_matrix has them.
+inline constexpr DawnFeature kSubgroupMatrix = {static_cast<WGPUFeatureName>(0x00050034),
+                                                "chromium-experimental-subgroup-matrix"};
+// Does the library's table of features give that name to the number? False where it has no such table.
+bool IsDawnFeature(const DawnFeature& feature);
+
 // Language features that are in Dawn's header and not yet in the standard one.
 inline constexpr auto kImmediateAddressSpace = static_cast<WGPUWGSLLanguageFeatureName>(0x0000000B);
 

@@ -240,6 +240,8 @@ WebGpuDevice::WebGpuDevice(Opened opened, const OpenOptions& options) : core_(st
   t.subgroups = opened.subgroups;
   t.subgroup_min = opened.subgroups ? d.subgroup_min : 0;
   t.subgroup_max = opened.subgroups ? d.subgroup_max : 0;
+  // Kernels that multiply matrices count on a size.
+  t.subgroup_matrix = opened.subgroup_matrix && t.subgroup_min == t.subgroup_max;
   t.packed_dot = opened.packed_dot;
   t.immediates = opened.immediates;
   t.image_buffer = false;
