@@ -11,6 +11,7 @@
 
 #include "ops/assemble.h"
 #include "ops/conv_shape.h"
+#include "ops/cpu_target.h"
 #include "ops/dispatch.h"
 #include "ops/operands.h"
 #include "ops/weights.h"
@@ -451,8 +452,8 @@ int64_t Chunk(int64_t blocks, int64_t block_bytes) {
 bool AcceptConvPanels(const KernelRequest& request) {
   const Result<ConvAxes> axes = Windows(request.call);
   const Shape &x = InputShape(request.call, 0), &w = InputShape(request.call, 1);
-  return request.target.is_software && request.target.language == shader::Language::kOpenClC && axes.ok() && w[3] == x[3] &&
-         axes->x.dilation == 1 && request.call.outputs[0].shape.element_count() > 0 && x.element_count() > 0;
+  return RunsWorkgroupsOnThreads(request.target) && axes.ok() && w[3] == x[3] && axes->x.dilation == 1 &&
+         request.call.outputs[0].shape.element_count() > 0 && x.element_count() > 0;
 }
 
 Result<OpPlan> PlanConvPanels(const KernelRequest& request) {

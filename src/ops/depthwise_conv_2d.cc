@@ -8,6 +8,7 @@
 
 #include "ops/assemble.h"
 #include "ops/conv_shape.h"
+#include "ops/cpu_target.h"
 #include "ops/dispatch.h"
 #include "ops/weights.h"
 
@@ -329,8 +330,7 @@ bool AcceptInner(const KernelRequest& request) {
 }
 
 bool AcceptWide(const KernelRequest& request) {
-  return AcceptInner(request) && request.target.language == shader::Language::kOpenClC &&
-         request.call.outputs[0].shape[3] % 8 == 0;
+  return AcceptInner(request) && RunsWorkgroupsOnThreads(request.target) && request.call.outputs[0].shape[3] % 8 == 0;
 }
 
 constexpr KernelVariant kVariants[] = {
