@@ -143,7 +143,9 @@ fn number(word : u32) -> f32 { return f32(bitcast<i32>(word)); }
 // What a group of a row is off by: codes of 4 bits without a minimum have an offset, those of 8 bits are taken as unsigned.
 fn correction(row : u32, group : u32, scale : f32) -> f32 {
   const taken = select(128.0, f32(w.offset), w.bits == 4u);
-  if (w.has_minimum) {
+  if (w.has_minimum && w.bits == 4u) {
+    return w.minimum(row, group) * sums[group];
+  } else if (w.has_minimum) {
     return (w.minimum(row, group) - taken * scale) * sums[group];
   } else {
     return -taken * scale * sums[group];
