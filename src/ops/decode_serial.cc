@@ -83,6 +83,13 @@ fn merge(zero : u32) {
   }
 }
 
+fn put(at : u32, v : vec4f) {
+  turned[at] = v.x;
+  turned[at + 1u] = v.y;
+  turned[at + 2u] = v.z;
+  turned[at + 3u] = v.w;
+}
+
 fn prepare(keeps_residual : bool, zero : u32) {
   var branch_factor = 0.0;
   var factor = 0.0;
@@ -132,10 +139,10 @@ fn prepare(keeps_residual : bool, zero : u32) {
       }
       at = part / 4u * 64u + part / 2u % 2u * 4u + part % 2u * 32u;
     }
-    for (var i = 0u; i < 4u; i++) { turned[at + i] = line0[i]; }
-    for (var i = 0u; i < 4u; i++) { turned[at + 8u + i] = line1[i]; }
-    for (var i = 0u; i < 4u; i++) { turned[at + 16u + i] = line2[i]; }
-    for (var i = 0u; i < 4u; i++) { turned[at + 24u + i] = line3[i]; }
+    put(at, line0);
+    put(at + 8u, line1);
+    put(at + 16u, line2);
+    put(at + 24u, line3);
   }
 }
 
@@ -245,8 +252,9 @@ bool SerialStageFits(const KernelRequest& request, const DecodeStage& stage, con
 uint32_t SetSerialGrid(KernelDispatch& dispatch, const KernelRequest& request, const DecodeStage& stage, int64_t inner,
                        int64_t rows) {
   const int64_t results = stage.gated() ? rows / 2 : rows;
-  // PoCL's threads take half of what is left, and one: of an odd number halves are almost equal.
-  const int64_t share = DivideUp(results, results * inner > (int64_t(1) << 23) ? 127 : 15);
+  // PoCL's threads take half of what is left, and one: of an odd number halves are almost equal. Each workgroup prepares the
+  // input again, which takes as long as a few rows.
+  const int64_t share = DivideUp(results, results * inner > (int64_t(1) << 23) ? 127 : 11);
   const int64_t groups = DivideUp(results, share);
   dispatch.consts["before"] = double(stage.before);
   dispatch.consts["after"] = double(stage.after);
