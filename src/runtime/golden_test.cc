@@ -56,7 +56,7 @@ Arrays ReadArrays(const fs::path& path) {
   return arrays;
 }
 
-// `golden` holds every stride-th element. Returns the largest difference as a share of the range.
+// `golden` holds every stride-th element. Returns the largest difference as a share of the range, or of one number's magnitude.
 double ExpectNear(const HostTensor& got, const HostTensor& golden, int64_t stride, double share_of_range, double at_least,
                   const std::string& what) {
   if ((golden.element_count() - 1) * stride > got.element_count() - 1) {
@@ -82,7 +82,7 @@ double ExpectNear(const HostTensor& got, const HostTensor& golden, int64_t strid
   if (golden.element_count() == 1) allowed = std::max(allowed, share_of_range * std::max(std::fabs(high), 1e-2));
   EXPECT_LE(worst, allowed) << what << ": element " << worst_at * stride << " is " << got.Get(worst_at * stride)
                             << ", the golden says " << golden.Get(worst_at) << " (range " << range << ")";
-  return worst / range;
+  return worst / (golden.element_count() == 1 ? std::max(std::fabs(high), 1e-2) : std::max(range, 1e-5));
 }
 
 std::vector<std::string> GoldenNames(const char* folder) {
