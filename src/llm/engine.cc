@@ -160,11 +160,27 @@ EngineMemory Estimate(std::span<const Planned> planned, const LlmFile& file, int
   ActivationArena arena;
   std::set<std::tuple<const std::byte*, uint64_t, int>> weights;
   std::set<std::string> states;
+  // What stages of decoding read as parts of stacks, the others read there too.
+  for (const Planned& p : planned) {
+    for (const PlanResource& resource : p.plan.resources) {
+      if (resource.kind != PlanResource::Kind::kConstant) continue;
+      for (const StackedPart& part : PartsOf(resource)) {
+        weights.emplace(part.constant->bytes().data(), part.size_bytes, int(resource.piece));
+      }
+    }
+  }
+  std::set<std::tuple<std::vector<const std::byte*>, int>> stacks;
   for (const Planned& p : planned) {
     arena.Reserve(p.plan);
     for (const PlanResource& resource : p.plan.resources) {
       switch (resource.kind) {
         case PlanResource::Kind::kConstant:
+          if (!resource.stacked.empty()) {
+            std::vector<const std::byte*> stack{resource.constant->bytes().data()};
+            for (const auto& more : resource.stacked) stack.push_back(more->bytes().data());
+            if (stacks.emplace(std::move(stack), int(resource.piece)).second) estimate.weights_bytes += resource.size_bytes;
+            break;
+          }
           if (weights.emplace(resource.constant->bytes().data(), resource.size_bytes, int(resource.piece)).second) {
             estimate.weights_bytes += resource.size_bytes;
           }

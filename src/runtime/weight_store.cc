@@ -148,13 +148,32 @@ Status WriteZeros(Device& device, Buffer& buffer) {
   return {};
 }
 
+std::vector<StackedPart> PartsOf(const PlanResource& resource) {
+  std::vector<StackedPart> parts;
+  if (!resource.format || resource.stacked.empty()) return parts;
+  uint64_t offset = 0;
+  auto add = [&](const std::shared_ptr<const HostTensor>& constant) {
+    const size_t elements = size_t(constant->element_count());
+    const uint64_t size = resource.piece == AssembledDispatch::Source::Piece::kFactors
+                              ? FactorsBytes(*resource.format, elements)
+                              : QuantsBytes(*resource.format, elements);
+    if (offset % kOffsetAlignment == 0) parts.push_back({constant, offset, size});
+    offset += size;
+  };
+  add(resource.constant);
+  for (const auto& more : resource.stacked) add(more);
+  return parts;
+}
+
 const WeightStore::Entry* WeightStore::Find(const PlanResource& resource) const {
   auto [it, end] = entries_.equal_range(resource.constant->bytes().data());
   for (; it != end; ++it) {
     const Entry& entry = it->second;
     if (entry.constant->dtype() == resource.constant->dtype() && entry.constant->shape() == resource.constant->shape() &&
-        SamePlacement(entry.placement, resource.placement) && SameMap(entry.map, resource.map) &&
-        entry.piece == resource.piece && entry.format == resource.format && entry.stacked == resource.stacked) {
+        // What a piece of a quantized constant holds, its format says.
+        (resource.format ? entry.size_bytes == resource.size_bytes : SamePlacement(entry.placement, resource.placement)) &&
+        SameMap(entry.map, resource.map) && entry.piece == resource.piece && entry.format == resource.format &&
+        entry.stacked == resource.stacked) {
       return &entry;
     }
   }
@@ -200,7 +219,19 @@ Result<std::vector<WeightStore::Location>> WeightStore::Take(std::span<const Pla
                                                               resource.format,
                                                               resource.piece,
                                                               resource.stacked,
+                                                              resource.size_bytes,
                                                               {upload.buffer, upload.offset_bytes}});
+    for (StackedPart& part : PartsOf(resource)) {
+      const std::byte* const address = part.constant->bytes().data();
+      entries_.emplace(address, Entry{std::move(part.constant),
+                                      {},
+                                      {},
+                                      resource.format,
+                                      resource.piece,
+                                      {},
+                                      part.size_bytes,
+                                      {upload.buffer, upload.offset_bytes + part.offset_bytes}});
+    }
   }
   for (size_t r = 0; r < resources.size(); ++r) {
     if (resources[r].kind != PlanResource::Kind::kConstant || resources[r].texture >= 0) continue;

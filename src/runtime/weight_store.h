@@ -26,6 +26,14 @@ Status UploadConstants(std::span<const ConstantUpload> uploads, Device& device, 
                        const std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>& progress = nullptr);
 Status WriteZeros(Device& device, Buffer& buffer);
 
+// A constant whose rows lie in a stacked resource so that they can be bound by themselves.
+struct StackedPart {
+  std::shared_ptr<const HostTensor> constant;
+  uint64_t offset_bytes = 0, size_bytes = 0;
+};
+// Empty for a resource that is no stack. Parts that begin where no binding can are left out.
+std::vector<StackedPart> PartsOf(const PlanResource& resource);
+
 class WeightStore {
  public:
   struct Location {
@@ -36,8 +44,8 @@ class WeightStore {
   std::function<bool(uint64_t done_bytes, uint64_t total_bytes)> progress;
 
   // Where each constant among the resources is (no buffer: it is none, or lies in a texture); what is not there yet is
-  // uploaded. Constants are the same if their bytes are at the same address and they are placed alike. The store keeps them
-  // alive.
+  // uploaded. Constants are the same if their bytes are at the same address and they are placed alike; one that was uploaded
+  // as a part of a stack is not uploaded again, so plans with stacks come first. The store keeps them alive.
   Result<std::vector<Location>> Take(std::span<const PlanResource> resources, Device& device, ThreadPool& pool);
 
   uint64_t size_bytes() const { return size_bytes_; }
@@ -50,6 +58,7 @@ class WeightStore {
     std::optional<BlockFormat> format;
     AssembledDispatch::Source::Piece piece;
     std::vector<std::shared_ptr<const HostTensor>> stacked;
+    uint64_t size_bytes = 0;
     Location location;
   };
   const Entry* Find(const PlanResource& resource) const;

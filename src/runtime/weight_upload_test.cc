@@ -12,6 +12,7 @@
 #include "runtime/check.h"
 #include "runtime/device_plan.h"
 #include "runtime/test_devices.h"
+#include "runtime/weight_store.h"
 #include "shader/interpret.h"
 #include "tensor/block_pack.h"
 #include "tensor/block_quant.h"
@@ -111,6 +112,61 @@ TEST(UploadQuantized, KeepsEveryElementOnDevices) {
         EXPECT_TRUE(got == tensor.ToF32());
         if (HasFailure()) return;
       }
+    }
+  }
+}
+
+// A stack of three matrices; the first and the last begin where a binding can, the second does not (its factors do not).
+TEST(WeightStore, PartsOfAStackAreNotUploadedAgain) {
+  using Piece = AssembledDispatch::Source::Piece;
+  ThreadPool pool(2);
+  std::vector<std::shared_ptr<const HostTensor>> matrices;
+  for (const int64_t rows : {8, 24, 32}) {
+    matrices.push_back(std::make_shared<HostTensor>(RandomBlocks(DType::kQ4_0, {rows, 256}, uint32_t(rows))));
+  }
+  const BlockFormat format = BlockFormatOf(DType::kQ4_0, true);
+  auto resource_of = [&](std::vector<std::shared_ptr<const HostTensor>> stack, Piece piece) {
+    PlanResource resource;
+    resource.kind = PlanResource::Kind::kConstant;
+    resource.name = "w";
+    resource.format = format;
+    resource.piece = piece;
+    for (const auto& matrix : stack) {
+      const size_t elements = size_t(matrix->element_count());
+      resource.size_bytes += piece == Piece::kFactors ? FactorsBytes(format, elements) : QuantsBytes(format, elements);
+    }
+    resource.constant = stack[0];
+    resource.stacked.assign(stack.begin() + 1, stack.end());
+    return resource;
+  };
+  for (const std::string& name : TestDevices()) {
+    SCOPED_TRACE(name);
+    auto opened = OpenDevice(name, {});
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    Device& device = **opened;
+    WeightStore store;
+    for (const Piece piece : {Piece::kQuants, Piece::kFactors}) {
+      const PlanResource stack[] = {resource_of(matrices, piece)};
+      const auto at = store.Take(stack, device, pool);
+      ASSERT_TRUE(at.ok()) << at.error().message;
+    }
+    for (size_t m = 0; m < matrices.size(); ++m) {
+      const uint64_t before = store.size_bytes();
+      const PlanResource alone[] = {resource_of({matrices[m]}, Piece::kQuants), resource_of({matrices[m]}, Piece::kFactors)};
+      const auto at = store.Take(alone, device, pool);
+      ASSERT_TRUE(at.ok()) << at.error().message;
+      // Factors of eight rows of eight blocks are 128 bytes.
+      EXPECT_EQ(store.size_bytes() == before, m != 1) << m;
+      std::vector<float> got;
+      auto event = device.Read({{(*at)[0].buffer, (*at)[0].offset_bytes, alone[0].size_bytes},
+                                {(*at)[1].buffer, (*at)[1].offset_bytes, alone[1].size_bytes}},
+                               [&](auto read) {
+                                 ASSERT_TRUE(read.ok()) << read.error().message;
+                                 got = Unpacked(format, (*read)[0], (*read)[1], size_t(matrices[m]->element_count()));
+                               });
+      ASSERT_TRUE(event.ok());
+      ASSERT_TRUE(device.Wait(*event).ok());
+      EXPECT_TRUE(got == matrices[m]->ToF32()) << m;
     }
   }
 }
