@@ -4,6 +4,8 @@
 //   inner      software devices: two slices of output channels at once, and loads without conditions where the windows of the
 //              four pixels lie inside
 //   pointwise  1x1 without padding: four pixels and two slices of output channels, so that a load feeds twice the arithmetic
+//   rolled, pointwise_rolled  WGSL on software devices: as inner and pointwise, but one input channel at a time in one loop, so
+//              that the text has a third of the loads; SwiftShader takes 4 ms to compile each
 //   panels     OpenCL on CPUs: see conv_panels.cc
 //   split      small outputs on a GPU with many cores: the sum over taps and input channels is cut among the lanes of a
 //              workgroup, since one invocation's chain of loads would take longer than all the arithmetic
@@ -356,6 +358,137 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) l
 }
 )";
 
+constexpr std::string_view kRolled = R"(
+tensor x[batch, row, column, channel] : read;
+weights w[tap_row, tap_column, input, output];
+weights bias[output];
+tensor y[batch, row, column, channel] : write;
+const groups_per_row : u32;
+const stride_y : i32;
+const stride_x : i32;
+const dilation_y : i32;
+const dilation_x : i32;
+const before_y : i32;
+const before_x : i32;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = (group.y * groups_per_row + group.x) * 64u + lane;
+  let slices = (y.channel + 3u) / 4u;
+  let pairs = (slices + 1u) / 2u;
+  let blocks = (y.column + 3u) / 4u;
+  if (index >= y.batch * y.row * blocks * pairs) { return; }
+  let a = index % pairs * 2u;
+  let b = min(a + 1u, slices - 1u);
+  let column = index / pairs % blocks * 4u;
+  let row = index / (pairs * blocks) % y.row;
+  let batch = index / (pairs * blocks * y.row);
+  let top = i32(row) * stride_y - before_y;
+  let left = i32(column) * stride_x - before_x;
+  // Zero, but no compiler knows: Mesa unrolls loops over constant extents into texts that take it minutes and gigabytes.
+  let zero = index >> 31u;
+  var a0 = bias.load4(a);
+  var a1 = a0;
+  var a2 = a0;
+  var a3 = a0;
+  var b0 = bias.load4(b);
+  var b1 = b0;
+  var b2 = b0;
+  var b3 = b0;
+  for (var ky = 0u; ky < w.tap_row + zero; ky++) {
+    let iy = top + i32(ky) * dilation_y;
+    if (iy < 0 || iy >= i32(x.row)) { continue; }
+    for (var kx = 0u; kx < w.tap_column + zero; kx++) {
+      let ix = left + i32(kx) * dilation_x;
+      for (var i = 0u; i < x.channel + zero; i++) {
+        let wa = w.load4(ky, kx, i, a);
+        let wb = w.load4(ky, kx, i, b);
+        let v0 = x.load_or_zero(batch, iy, ix, i);
+        let v1 = x.load_or_zero(batch, iy, ix + stride_x, i);
+        let v2 = x.load_or_zero(batch, iy, ix + 2 * stride_x, i);
+        let v3 = x.load_or_zero(batch, iy, ix + 3 * stride_x, i);
+        a0 += wa * v0;
+        a1 += wa * v1;
+        a2 += wa * v2;
+        a3 += wa * v3;
+        b0 += wb * v0;
+        b1 += wb * v1;
+        b2 += wb * v2;
+        b3 += wb * v3;
+      }
+    }
+  }
+  y.store4(a0, batch, row, column, a);
+  if (column + 1u < y.column) { y.store4(a1, batch, row, column + 1u, a); }
+  if (column + 2u < y.column) { y.store4(a2, batch, row, column + 2u, a); }
+  if (column + 3u < y.column) { y.store4(a3, batch, row, column + 3u, a); }
+  if (a + 1u < slices) {
+    y.store4(b0, batch, row, column, b);
+    if (column + 1u < y.column) { y.store4(b1, batch, row, column + 1u, b); }
+    if (column + 2u < y.column) { y.store4(b2, batch, row, column + 2u, b); }
+    if (column + 3u < y.column) { y.store4(b3, batch, row, column + 3u, b); }
+  }
+}
+)";
+
+constexpr std::string_view kPointwiseRolled = R"(
+tensor x[pixel, channel] : read;
+weights w[input, output];
+weights bias[output];
+tensor y[pixel, channel] : write;
+const groups_per_row : u32;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = (group.y * groups_per_row + group.x) * 64u + lane;
+  let slices = (y.channel + 3u) / 4u;
+  let pairs = (slices + 1u) / 2u;
+  let pixel = index / pairs * 4u;
+  if (pixel >= y.pixel) { return; }
+  let a = index % pairs * 2u;
+  let b = min(a + 1u, slices - 1u);
+  // Beyond the last pixel the last one is read again: a load without a condition is cheaper than the work it saves.
+  let last = y.pixel - 1u;
+  let p1 = min(pixel + 1u, last);
+  let p2 = min(pixel + 2u, last);
+  let p3 = min(pixel + 3u, last);
+  var a0 = bias.load4(a);
+  var a1 = a0;
+  var a2 = a0;
+  var a3 = a0;
+  var b0 = bias.load4(b);
+  var b1 = b0;
+  var b2 = b0;
+  var b3 = b0;
+  for (var i = 0u; i < x.channel; i++) {
+    let wa = w.load4(i, a);
+    let wb = w.load4(i, b);
+    let v0 = x.load(pixel, i);
+    let v1 = x.load(p1, i);
+    let v2 = x.load(p2, i);
+    let v3 = x.load(p3, i);
+    a0 += wa * v0;
+    a1 += wa * v1;
+    a2 += wa * v2;
+    a3 += wa * v3;
+    b0 += wb * v0;
+    b1 += wb * v1;
+    b2 += wb * v2;
+    b3 += wb * v3;
+  }
+  y.store4(a0, pixel, a);
+  if (pixel + 1u < y.pixel) { y.store4(a1, pixel + 1u, a); }
+  if (pixel + 2u < y.pixel) { y.store4(a2, pixel + 2u, a); }
+  if (pixel + 3u < y.pixel) { y.store4(a3, pixel + 3u, a); }
+  if (a + 1u < slices) {
+    y.store4(b0, pixel, b);
+    if (pixel + 1u < y.pixel) { y.store4(b1, pixel + 1u, b); }
+    if (pixel + 2u < y.pixel) { y.store4(b2, pixel + 2u, b); }
+    if (pixel + 3u < y.pixel) { y.store4(b3, pixel + 3u, b); }
+  }
+}
+)";
+
 constexpr std::string_view kSplit = R"(
 tensor x[batch, row, column, channel] : read;
 weights w[tap_row, tap_column, input, output];
@@ -487,27 +620,35 @@ double Flops(const KernelRequest& request) {
   return 2.0 * double(y.element_count()) * double(w.element_count()) / double(y[3]);
 }
 
-template <bool inner>
+enum class Windowed { kDirect, kInner, kRolled };
+
+template <Windowed form>
 Result<OpPlan> PlanWindows(const KernelRequest& request) {
   const OpCall& call = request.call;
   ASSIGN_OR_RETURN(ConvAxes axes, Windows(call));
   const Shape &x = InputShape(call, 0), &y = call.outputs[0].shape;
   OpPlan plan;
   if (y.element_count() == 0) return plan;
-  KernelDispatch dispatch{.kernel_name = inner ? "conv_2d_inner" : "conv_2d_direct",
-                          .kernel_text = inner ? kInner : kDirect,
-                          .stores_result = true};
+  KernelDispatch dispatch{.kernel_name = "conv_2d_direct", .kernel_text = kDirect, .stores_result = true};
+  if (form == Windowed::kInner) dispatch.kernel_name = "conv_2d_inner", dispatch.kernel_text = kInner;
+  if (form == Windowed::kRolled) dispatch.kernel_name = "conv_2d_rolled", dispatch.kernel_text = kRolled;
   dispatch.tensors = {InputArgument("x", 0), OutputArgument("y", 0)};
   AddPackedWeights(plan, dispatch, request);
   AddBias(plan, dispatch, request, "bias", 2, 1, y[3]);
   dispatch.consts = {{"stride_y", double(axes.y.stride)},     {"stride_x", double(axes.x.stride)},
                      {"dilation_y", double(axes.y.dilation)}, {"dilation_x", double(axes.x.dilation)},
-                     {"before_y", double(axes.y.before)},     {"before_x", double(axes.x.before)},
-                     {"input_slices", double(Slices(x[3]))}};
-  SetLinearGrid(dispatch, request, y[0] * y[1] * DivideUp(y[2], 4) * (inner ? DivideUp(Slices(y[3]), 2) : Slices(y[3])));
+                     {"before_y", double(axes.y.before)},     {"before_x", double(axes.x.before)}};
+  if (form != Windowed::kRolled) dispatch.consts["input_slices"] = double(Slices(x[3]));
+  const int64_t slices = form == Windowed::kDirect ? Slices(y[3]) : DivideUp(Slices(y[3]), 2);
+  SetLinearGrid(dispatch, request, y[0] * y[1] * DivideUp(y[2], 4) * slices);
   dispatch.flops = Flops(request);
   plan.dispatches.push_back(std::move(dispatch));
   return plan;
+}
+
+// SwiftShader takes 4 ms for each vector load of a text.
+bool CompilesSlowly(const KernelRequest& request) {
+  return request.target.is_software && request.target.language == shader::Language::kWgsl;
 }
 
 bool AcceptPointwise(const KernelRequest& request) {
@@ -534,16 +675,21 @@ bool AcceptSplitBlock(const KernelRequest& request) {
          AcceptPointwise(request) && y[0] * y[1] * y[2] >= 4 && Slices(y[3]) > 0 && LanesPerBlock(request) >= 4;
 }
 
-template <bool split>
+enum class Pointwise { kPlain, kRolled, kSplit };
+
+template <Pointwise form>
 Result<OpPlan> PlanPointwise(const KernelRequest& request) {
   const Shape &x = InputShape(request.call, 0), &w = InputShape(request.call, 1), &y = request.call.outputs[0].shape;
   OpPlan plan;
   if (y.element_count() == 0) return plan;
   const int64_t pixels = y[0] * y[1] * y[2], channels = x[3];
   const Shape x_flat{pixels, channels}, y_flat{pixels, y[3]};
-  KernelDispatch dispatch{.kernel_name = split ? "conv_2d_split_block" : "conv_2d_pointwise",
-                          .kernel_text = split ? kSplitBlock : kPointwise,
-                          .stores_result = true};
+  KernelDispatch dispatch{.kernel_name = "conv_2d_pointwise", .kernel_text = kPointwise, .stores_result = true};
+  if (form == Pointwise::kSplit) dispatch.kernel_name = "conv_2d_split_block", dispatch.kernel_text = kSplitBlock;
+  if (form == Pointwise::kRolled) {
+    dispatch.kernel_name = "conv_2d_pointwise_rolled";
+    dispatch.kernel_text = kPointwiseRolled;
+  }
   dispatch.tensors = {InputArgument("x", 0, x_flat, ReshapeMap(x, x_flat)),
                       OutputArgument("y", 0, y_flat, ReshapeMap(y, y_flat))};
   const IndexExpr input = IndexExpr::Axis(0), zero = IndexExpr::Const(0);
@@ -551,8 +697,8 @@ Result<OpPlan> PlanPointwise(const KernelRequest& request) {
   if (channels % 4 != 0) map.inside = Less(input, IndexExpr::Const(channels));
   AddWeights(plan, dispatch, request, "w", 1, Shape{4 * Slices(channels), w[0]}, std::move(map));
   AddBias(plan, dispatch, request, "bias", 2, 1, y[3]);
-  dispatch.consts = {{"input_slices", double(Slices(channels))}};
-  if (split) {
+  if (form != Pointwise::kRolled) dispatch.consts = {{"input_slices", double(Slices(channels))}};
+  if (form == Pointwise::kSplit) {
     const int64_t lanes = std::max<int64_t>(LanesPerBlock(request), 4);
     dispatch.consts["split"] = double(lanes);
     SetGroupGrid(dispatch, request, DivideUp(DivideUp(pixels, 4) * Slices(y[3]) * lanes, 256));
@@ -606,7 +752,7 @@ constexpr KernelVariant kVariants[] = {
     {.name = "split_block",
      .what = "1x1: the sum of one slice of four pixels cut among lanes of a workgroup: maps of middle size on big GPUs",
      .accepts = AcceptSplitBlock,
-     .plan = PlanPointwise<true>},
+     .plan = PlanPointwise<Pointwise::kSplit>},
     {.name = "split",
      .what = "the sum of one slice of one pixel cut among lanes of a workgroup: small outputs on big GPUs",
      .accepts = AcceptSplit,
@@ -615,18 +761,26 @@ constexpr KernelVariant kVariants[] = {
      .what = "panels of 8 or 16 output channels in registers of eight lanes: OpenCL on CPUs",
      .accepts = AcceptConvPanels,
      .plan = PlanConvPanels},
+    {.name = "pointwise_rolled",
+     .what = "as pointwise, one input channel at a time: a third of the text for devices that compile slowly",
+     .accepts = [](const KernelRequest& request) { return CompilesSlowly(request) && AcceptPointwise(request); },
+     .plan = PlanPointwise<Pointwise::kRolled>},
     {.name = "pointwise",
      .what = "1x1: two slices of output channels and four pixels per invocation",
      .accepts = AcceptPointwise,
-     .plan = PlanPointwise<false>},
+     .plan = PlanPointwise<Pointwise::kPlain>},
+    {.name = "rolled",
+     .what = "two slices of output channels, one input channel at a time: a small text for devices that compile slowly",
+     .accepts = CompilesSlowly,
+     .plan = PlanWindows<Windowed::kRolled>},
     {.name = "inner",
      .what = "two slices of output channels, loads without conditions inside: software devices",
      .accepts = [](const KernelRequest& request) { return request.target.is_software; },
-     .plan = PlanWindows<true>},
+     .plan = PlanWindows<Windowed::kInner>},
     {.name = "direct",
      .what = "one slice of output channels and four pixels per invocation",
      .accepts = AcceptAlways,
-     .plan = PlanWindows<false>},
+     .plan = PlanWindows<Windowed::kDirect>},
 };
 constexpr OpKernels kKernels = {.variants = kVariants};
 

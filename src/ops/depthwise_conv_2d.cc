@@ -4,6 +4,9 @@
 //   inner    software devices, no multiplier: four pixels per invocation share the weights, and blocks whose windows lie
 //            inside load without conditions
 //   wide     OpenCL on CPUs, whole eights of channels: a pixel and up to 32 channels by loops over eight neighbouring numbers
+//   rolled   WGSL on software devices: as inner, but one loop with conditions for all windows, since SwiftShader compiles for
+//   as
+//            long as a text has loads
 #include <algorithm>
 
 #include "ops/assemble.h"
@@ -143,6 +146,56 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) l
 }
 )";
 
+constexpr std::string_view kRolled = R"(
+tensor x[batch, row, column, channel] : read;
+weights w[tap_row, tap_column, output];
+weights bias[output];
+tensor y[batch, row, column, channel] : write;
+const groups_per_row : u32;
+const stride_y : i32;
+const stride_x : i32;
+const dilation_y : i32;
+const dilation_x : i32;
+const before_y : i32;
+const before_x : i32;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) lane : u32) {
+  let index = (group.y * groups_per_row + group.x) * 64u + lane;
+  let slices = (y.channel + 3u) / 4u;
+  let blocks = (y.column + 3u) / 4u;
+  if (index >= y.batch * y.row * blocks * slices) { return; }
+  let slice = index % slices;
+  let column = index / slices % blocks * 4u;
+  let row = index / (slices * blocks) % y.row;
+  let batch = index / (slices * blocks * y.row);
+  let top = i32(row) * stride_y - before_y;
+  let left = i32(column) * stride_x - before_x;
+  // Zero, but no compiler knows: Mesa unrolls loops over constant extents into texts that take it minutes and gigabytes.
+  let zero = index >> 31u;
+  var sum0 = bias.load4(slice);
+  var sum1 = sum0;
+  var sum2 = sum0;
+  var sum3 = sum0;
+  for (var ky = 0u; ky < w.tap_row + zero; ky++) {
+    let iy = top + i32(ky) * dilation_y;
+    if (iy < 0 || iy >= i32(x.row)) { continue; }
+    for (var kx = 0u; kx < w.tap_column + zero; kx++) {
+      let ix = left + i32(kx) * dilation_x;
+      let factor = w.load4(ky, kx, slice);
+      sum0 += factor * x.load4_or_zero(batch, iy, ix, slice);
+      sum1 += factor * x.load4_or_zero(batch, iy, ix + stride_x, slice);
+      sum2 += factor * x.load4_or_zero(batch, iy, ix + 2 * stride_x, slice);
+      sum3 += factor * x.load4_or_zero(batch, iy, ix + 3 * stride_x, slice);
+    }
+  }
+  y.store4(sum0, batch, row, column, slice);
+  if (column + 1u < y.column) { y.store4(sum1, batch, row, column + 1u, slice); }
+  if (column + 2u < y.column) { y.store4(sum2, batch, row, column + 2u, slice); }
+  if (column + 3u < y.column) { y.store4(sum3, batch, row, column + 3u, slice); }
+}
+)";
+
 // Numbers instead of vectors, for the reason that conv_panels.cc gives. A pixel by up to 32 channels has enough sums to keep a
 // core's multipliers busy, and its taps are cut at the border once, not asked one by one.
 constexpr std::string_view kWide = R"(
@@ -273,7 +326,7 @@ fn main(@builtin(workgroup_id) group : vec3u, @builtin(local_invocation_index) l
 }
 )";
 
-enum class Form { kDirect, kInner, kWide };
+enum class Form { kDirect, kInner, kWide, kRolled };
 
 template <Form form>
 Result<OpPlan> Plan(const KernelRequest& request) {
@@ -283,6 +336,7 @@ Result<OpPlan> Plan(const KernelRequest& request) {
   OpPlan plan;
   if (y.element_count() == 0) return plan;
   KernelDispatch dispatch{.kernel_name = "depthwise_conv_2d_direct", .kernel_text = kDirect, .stores_result = true};
+  if (form == Form::kRolled) dispatch.kernel_name = "depthwise_conv_2d_rolled", dispatch.kernel_text = kRolled;
   if (form == Form::kInner) dispatch.kernel_name = "depthwise_conv_2d_inner", dispatch.kernel_text = kInner;
   if (form == Form::kWide) dispatch.kernel_name = "depthwise_conv_2d_wide", dispatch.kernel_text = kWide;
   dispatch.tensors = {InputArgument("x", 0), OutputArgument("y", 0)};
@@ -325,6 +379,11 @@ Result<OpPlan> Plan(const KernelRequest& request) {
   return plan;
 }
 
+bool AcceptRolled(const KernelRequest& request) {
+  return request.target.is_software && request.target.language == shader::Language::kWgsl &&
+         request.call.outputs[0].shape[3] == InputShape(request.call, 0)[3];
+}
+
 bool AcceptInner(const KernelRequest& request) {
   return request.target.is_software && request.call.outputs[0].shape[3] == InputShape(request.call, 0)[3];
 }
@@ -338,6 +397,10 @@ constexpr KernelVariant kVariants[] = {
      .what = "loops over eight neighbouring channels in place of vectors: OpenCL on CPUs",
      .accepts = AcceptWide,
      .plan = Plan<Form::kWide>},
+    {.name = "rolled",
+     .what = "four pixels share the weights; one loop for all windows: a small text for devices that compile slowly",
+     .accepts = AcceptRolled,
+     .plan = Plan<Form::kRolled>},
     {.name = "inner",
      .what = "loads without conditions where the windows of four pixels lie inside: software devices",
      .accepts = AcceptInner,

@@ -34,7 +34,7 @@ class CheckRun {
       const PlanStep& step = plan_.steps[s];
       if (step.on_gpu) {
         for (auto& recording : objects_.recordings[s]) {
-          ASSIGN_OR_RETURN(EventPtr event, device_.Submit(*recording, {}));
+          ASSIGN_OR_RETURN(EventPtr event, device_.Submit(*recording, {.params = plan_.params}));
           RETURN_IF_ERROR(device_.Wait(event));
         }
         for (int n : step.nodes) {

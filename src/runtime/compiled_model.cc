@@ -108,6 +108,7 @@ Result<PlanOptions> MakePlanOptions(const CompileOptions& options) {
   plan.excluded_nodes = options.excluded_nodes;
   plan.reuse_memory = options.reuse_memory;
   plan.require_gpu = options.require_gpu;
+  plan.share_programs = true;
   if (options.progress) {
     plan.progress = [&options](int done, int total) { return options.progress({"planning", done, total}); };
   }
@@ -458,7 +459,7 @@ Result<bool> CompiledModel::State::AdvanceGpu(const PlanStep&) {
       if (cancelled.load()) return Error{Code::kCancelled, "The run was cancelled."};
     }
     Recording& recording = *recordings[submission++];
-    const SubmitOptions submit{.params = {}, .timestamps = timestamps};
+    const SubmitOptions submit{.params = plan.params, .timestamps = timestamps};
     const bool is_last = step + 1 == plan.steps.size() && submission == recordings.size();
     if (is_last && !output_reads.empty() && output_textures.empty()) {
       ASSIGN_OR_RETURN(outputs_read, device->SubmitAndRead(recording, submit, output_reads, OfThisRun([this](ReadResult read) {

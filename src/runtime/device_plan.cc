@@ -193,6 +193,7 @@ Result<std::vector<std::vector<std::unique_ptr<Recording>>>> DevicePlan::Record(
               resource < 0 ? BindingResource() : BindingOf(plan.resources[size_t(resource)], where[size_t(resource)], part));
         }
         for (int axis = 0; axis < 3; ++axis) dispatch.workgroups[axis] = planned.info.workgroups[axis];
+        dispatch.params_offset_bytes = planned.params_offset_bytes;
         dispatch.label = StrCat(planned.info.label, " ", planned.info.kernel);
         dispatches.push_back(std::move(dispatch));
       }

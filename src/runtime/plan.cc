@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/hash.h"
 #include "base/strings.h"
 #include "runtime/weight_store.h"
 #include "shader/compile.h"
+#include "shader/share.h"
 
 namespace leeway {
 namespace {
@@ -32,6 +34,10 @@ struct NodeCall {
 struct CompiledDispatch {
   AssembledDispatch assembled;
   KernelText text;
+  // For sharing: the kernel with all its numbers still in it, and the two parts of it.
+  std::optional<shader::LoweredKernel> lowered;
+  shader::KernelOutline outline;
+  std::vector<std::byte> params;  // of `text`
 };
 
 // What is decided about a node on the device.
@@ -55,6 +61,7 @@ class Planner {
     RETURN_IF_ERROR(PlanNodes());
     if (options_.require_gpu) RETURN_IF_ERROR(RequireAllOnGpu(plan_.graph, sides_));
     MakeRun();
+    if (SharesPrograms()) SharePrograms();
     RETURN_IF_ERROR(MakeDispatches());
     RETURN_IF_ERROR(PlaceResources());
     MakeBorders();
@@ -341,15 +348,52 @@ class Planner {
       }
       CompiledDispatch compiled;
       ASSIGN_OR_RETURN(compiled.assembled, AssembleDispatch(dispatch, inputs, outputs, tensors, epilogue));
-      ASSIGN_OR_RETURN(compiled.text,
-                       shader::Compile(*modules_.at(dispatch.kernel_text.data()), compiled.assembled.specialization, target()));
+      ASSIGN_OR_RETURN(const shader::BoundKernel bound,
+                       shader::Bind(*modules_.at(dispatch.kernel_text.data()), compiled.assembled.specialization, target()));
+      ASSIGN_OR_RETURN(const shader::LoweredKernel lowered, shader::Lower(bound, target()));
+      ASSIGN_OR_RETURN(compiled.text, shader::Print(lowered, target()));
       if (compiled.text.params_bytes > 0 && !compiled.text.params.empty()) {
         return Error{Code::kUnsupported, StrCat("Kernel ", dispatch.kernel_name, " has a parameter (",
                                                 compiled.text.params[0].name, "), and a model's run has no values for it.")};
       }
+      if (SharesPrograms()) {
+        ASSIGN_OR_RETURN(compiled.lowered, shader::LowerForSharing(bound, target()));
+        compiled.outline = shader::OutlineOf(*compiled.lowered, HowToShare());
+      }
       planned.dispatches.push_back(std::move(compiled));
     }
     return {};
+  }
+
+  // SwiftShader takes 50 to 200 ms for a program, NVIDIA's driver 20. PoCL's compiler makes code of half the speed where
+  // extents are params, so kernels in OpenCL keep their numbers.
+  bool SharesPrograms() const { return options_.share_programs && device_ && target().language == shader::Language::kWgsl; }
+  shader::ShareOptions HowToShare() const { return {.loop_lengths = target().is_software}; }
+
+  // Kernels that look alike get the text of one that takes their numbers as params.
+  void SharePrograms() {
+    std::map<std::string_view, std::vector<CompiledDispatch*>> alike;
+    std::vector<std::vector<CompiledDispatch*>*> groups;
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      if (!sides_[n].on_gpu || nodes_[n].nothing_to_do) continue;
+      for (CompiledDispatch& compiled : nodes_[n].dispatches) alike[compiled.outline.text].push_back(&compiled);
+    }
+    for (auto& [text, group] : alike) {
+      if (group.size() > 1) groups.push_back(&group);
+    }
+    pool_.For(int64_t(groups.size()), [&](int64_t g) {
+      auto& group = *groups[size_t(g)];
+      std::vector<const std::vector<int64_t>*> numbers;
+      for (const CompiledDispatch* compiled : group) numbers.push_back(&compiled->outline.numbers);
+      auto shared = shader::ShareKernels(*group[0]->lowered, numbers, HowToShare());
+      if (!shared || shared->kernel.params.empty()) return;  // equal ones have equal texts
+      auto text = shader::Print(shared->kernel, target());
+      if (!text.ok()) return;
+      for (size_t k = 0; k < group.size(); ++k) {
+        group[k]->text = *text;
+        group[k]->params = std::move(shared->params[k]);
+      }
+    });
   }
 
   // A node did not compile: changes what it can change, mildest first. True: the graph was changed.
@@ -697,6 +741,8 @@ class Planner {
       }
       auto [it, is_new] = kernels.try_emplace(compiled.text.entry_point + "\n" + compiled.text.text, int(plan_.kernels.size()));
       dispatch.kernel = it->second;
+      dispatch.params_offset_bytes = uint32_t(plan_.params.size());
+      plan_.params.insert(plan_.params.end(), compiled.params.begin(), compiled.params.end());
       dispatch.info.node = n;
       dispatch.info.label = NodeLabel(plan_.graph, n);
       dispatch.info.kernel = source.kernel_name;

@@ -26,6 +26,9 @@ struct PlanOptions {
   bool require_gpu = false;
   // True: every value stays readable after a run (no reuse); for checks.
   bool keep_values = false;
+  // Where programs are dear to compile and numbers known to the compiler gain nothing, kernels that differ in whole numbers
+  // alone become one program, which takes them as params. False: each kernel has its numbers in its text.
+  bool share_programs = false;
   // How many pieces of work were done, of how many; false cancels. May be null.
   std::function<bool(int done, int total)> progress;
 };
@@ -71,7 +74,8 @@ struct PlanDispatch {
     int resource = -1;
     int part = 0;
   };
-  std::vector<Binding> bindings;  // as KernelText::bindings; no resource: params
+  std::vector<Binding> bindings;     // as KernelText::bindings; no resource: params
+  uint32_t params_offset_bytes = 0;  // in LaunchPlan::params
   DispatchInfo info;
   // What the kernel was made from, so that it can be made again for another target.
   std::string_view kernel_text;
@@ -107,6 +111,7 @@ struct LaunchPlan {
   Graph graph;
   std::vector<shader::KernelText> kernels;  // each text once
   std::vector<PlanDispatch> dispatches;
+  std::vector<std::byte> params;  // what every Submit gets
   std::vector<PlanResource> resources;
   std::vector<int> value_resource;  // by ValueId; -1: none on the device
   std::vector<PlanBuffer> buffers;

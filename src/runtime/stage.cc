@@ -195,7 +195,7 @@ Result<EventPtr> BoundStage::Start(int part, std::span<const StageRead> reads, D
     return EventPtr(CompletionEvent::Done({}));
   }
   Recording& recording = *recordings_[size_t(planned.step)][size_t(planned.submission)];
-  const SubmitOptions submit{.params = {}, .timestamps = timestamps};
+  const SubmitOptions submit{.params = plan.params, .timestamps = timestamps};
   if (!is_last || !done) return device->Submit(recording, submit);
   return device->SubmitAndRead(recording, submit, std::move(requests), std::move(done));
 }

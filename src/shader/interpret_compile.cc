@@ -218,18 +218,7 @@ class Compiler {
     }
     DeclareModule(*module_);
     for (auto& [name, entry] : tensors_) RETURN_IF_ERROR(CompileMaps(entry.second, *entry.first));
-    uint32_t offset = 0;
-    for (const ParamDecl& param : module_->params) {
-      offset = RoundUp(offset, AlignOf(param.type));
-      Ref ref{Ref::Space::kRegister, param.type, AllocateGlobal(SlotsOf(param.type)), kNone, -1, param.name};
-      if (offset + SizeOf(param.type) > memory_.params.size()) {
-        return Error{Code::kInvalidArgument, StrCat("Param ", param.name, " needs ", offset + SizeOf(param.type),
-                                                    " bytes of params, got ", memory_.params.size(), ".")};
-      }
-      params_.push_back({ref, offset});
-      globals_[param.name] = ref;
-      offset += SizeOf(param.type);
-    }
+    RETURN_IF_ERROR(DeclareParams());
     for (const ScratchDecl& scratch : module_->scratches) {
       RETURN_IF_ERROR(AddScratch(scratch.name, scratch.name, scratch.type));
     }
@@ -247,6 +236,7 @@ class Compiler {
       RETURN_IF_ERROR(AddBinding(var, kernel.bindings[size_t(var.binding)]));
     }
     DeclareModule(*module_);
+    RETURN_IF_ERROR(DeclareParams());
     return Finish();
   }
 
@@ -539,6 +529,22 @@ class Compiler {
     memory.granule = ContainsHalf(type) ? 2 : 4;
     globals_[variable] = {Ref::Space::kBuffer, Resolve(type), 0, kNone, int(program_.memories.size()), variable};
     program_.memories.push_back(memory);
+    return {};
+  }
+
+  Status DeclareParams() {
+    uint32_t offset = 0;
+    for (const ParamDecl& param : module_->params) {
+      offset = RoundUp(offset, AlignOf(param.type));
+      Ref ref{Ref::Space::kRegister, param.type, AllocateGlobal(SlotsOf(param.type)), kNone, -1, param.name};
+      if (offset + SizeOf(param.type) > memory_.params.size()) {
+        return Error{Code::kInvalidArgument, StrCat("Param ", param.name, " needs ", offset + SizeOf(param.type),
+                                                    " bytes of params, got ", memory_.params.size(), ".")};
+      }
+      params_.push_back({ref, offset});
+      globals_[param.name] = ref;
+      offset += SizeOf(param.type);
+    }
     return {};
   }
 

@@ -3,6 +3,7 @@
 #include "shader/build_tree.h"
 #include "shader/builtins.h"
 #include "shader/compile.h"
+#include "shader/share.h"
 #include "shader/simplify.h"
 #include "shader/splice.h"
 #include "shader/unroll.h"
@@ -117,9 +118,7 @@ void LowerPackedBytes(const Target& target, LoweredKernel& out) {
   }
 }
 
-}  // namespace
-
-Result<LoweredKernel> Lower(const BoundKernel& kernel, const Target& target) {
+Result<LoweredKernel> LowerUnsimplified(const BoundKernel& kernel, const Target& target) {
   auto refuse = [&](const std::string& what) {
     return Error{Code::kUnsupported,
                  StrCat(kernel.module.name, ".kernel cannot be lowered to ", LanguageName(target.language), ": ", what, ".")};
@@ -139,8 +138,21 @@ Result<LoweredKernel> Lower(const BoundKernel& kernel, const Target& target) {
   RETURN_IF_ERROR(SpliceTensors(kernel, target, out));
   LowerPackedBytes(target, out);
   UnrollMatrixLoops(out.module);
+  return out;
+}
+
+}  // namespace
+
+Result<LoweredKernel> Lower(const BoundKernel& kernel, const Target& target) {
+  ASSIGN_OR_RETURN(LoweredKernel out, LowerUnsimplified(kernel, target));
   Simplify(out.module);
   SplitMatrixArrays(out.module);
+  return out;
+}
+
+Result<LoweredKernel> LowerForSharing(const BoundKernel& kernel, const Target& target) {
+  ASSIGN_OR_RETURN(LoweredKernel out, LowerUnsimplified(kernel, target));
+  FoldConstants(out.module);
   return out;
 }
 

@@ -21,7 +21,7 @@ bool IsIntLiteral(const ExprPtr& e, int64_t value) { return IsLiteral(e) && IsIn
 
 class Simplifier {
  public:
-  explicit Simplifier(Module& module) : module_(module) {}
+  Simplifier(Module& module, bool identities) : module_(module), identities_(identities) {}
 
   void Run() {
     for (Function& f : module_.functions) {
@@ -113,7 +113,7 @@ class Simplifier {
       if (IsLiteral(b) && IsPure(*a)) return BecomeLiteral(e, BoolLiteral(absorbing));
       return;
     }
-    if (!IsInteger(e->type)) return;
+    if (!IsInteger(e->type) || !identities_) return;
     if (op == "+") {
       if (IsIntLiteral(a, 0)) return Become(e, std::move(b));
       if (IsIntLiteral(b, 0)) return Become(e, std::move(a));
@@ -258,12 +258,14 @@ class Simplifier {
   }
 
   Module& module_;
+  const bool identities_;  // rules for one constant operand
   Function* function_ = nullptr;
   std::set<std::string> pure_functions_;
 };
 
 }  // namespace
 
-void Simplify(Module& module) { Simplifier(module).Run(); }
+void Simplify(Module& module) { Simplifier(module, true).Run(); }
+void FoldConstants(Module& module) { Simplifier(module, false).Run(); }
 
 }  // namespace leeway::shader

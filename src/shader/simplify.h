@@ -8,5 +8,8 @@
 namespace leeway::shader {
 
 void Simplify(Module& module);
+// Only what follows from constants alone: none of x*1, x+0, shifts for divisions. What is left does not depend on which
+// numbers they are, as far as possible (share.h).
+void FoldConstants(Module& module);
 
 }  // namespace leeway::shader

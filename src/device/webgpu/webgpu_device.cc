@@ -18,6 +18,9 @@ using shader::Scalar;
 
 // Uniform buffers are bound at multiples of this; the standard's least alignment, good everywhere.
 constexpr uint64_t kUniformAlignment = 256;
+// Dispatches of the first of the pieces in which a recording goes to a GPU: 4, 8 and 16 are alike on an H200
+// (docs/measurements/h200.md).
+constexpr size_t kFirstPiece = 8;
 // A query set holds at most 4096 time stamps, two to a dispatch.
 constexpr uint32_t kDispatchesPerQuerySet = 2048;
 
@@ -555,11 +558,23 @@ Result<EventPtr> WebGpuDevice::SubmitAll(WebGpuRecording& recording, const Submi
   OwnedEncoder encoder = MakeEncoder();
   const PipelineState* current = nullptr;
   if (!timestamps) {
-    OwnedPass pass(api.CommandEncoderBeginComputePass(encoder.get(), nullptr));
-    for (const WebGpuRecording::Step& step : recording.steps) {
-      if (!step.empty) EncodeStep(pass.get(), step, options.params, current);
+    // A GPU begins with the first dispatches while the host still encodes the others: on a large one both take as long.
+    size_t first = 0, piece = info_.is_software ? recording.steps.size() : kFirstPiece;
+    while (first < recording.steps.size()) {
+      size_t end = first + piece;
+      if (end + piece / 2 >= recording.steps.size()) end = recording.steps.size();
+      OwnedPass pass(api.CommandEncoderBeginComputePass(encoder.get(), nullptr));
+      current = nullptr;
+      for (size_t i = first; i < end; ++i) {
+        if (!recording.steps[i].empty) EncodeStep(pass.get(), recording.steps[i], options.params, current);
+      }
+      api.ComputePassEncoderEnd(pass.get());
+      first = end;
+      piece *= 2;
+      if (first == recording.steps.size()) break;
+      SubmitEncoder(encoder.get());
+      encoder = MakeEncoder();
     }
-    api.ComputePassEncoderEnd(pass.get());
   } else {
     for (uint32_t i = 0; i < recording.steps.size(); ++i) {  // stamps are taken at the ends of passes, so one to a dispatch
       const uint32_t in_set = i % kDispatchesPerQuerySet;
