@@ -14,6 +14,7 @@
 // from any. Ownership: sessions keep their engine alive.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -36,8 +37,11 @@ struct EngineOptions {
   OpenOptions device_options;
   std::shared_ptr<Device> shared_device;  // instead of opening one
 
-  // Of stored activations. Families whose activations exceed the range of f16 (Gemma) keep f32; the log says so.
+  // Of stored activations. What exceeds the range of f16 in a family (the residual sums of Gemma) is f32 all the same.
   Precision precision = Precision::kF32;
+  // Matrices that a file holds in f32, f16 or bf16 are quantized while the model is loaded: to 8 bits, or to 4 (but for the
+  // table of embeddings and the head, which get 8). 0: weights are what the file has. The blocks stay in host memory.
+  int quantize_bits = 0;
   // How many tokens a session can hold, prompt and answers together; 0: 4096, or what the model was made for if that is less. A
   // greater number than that is taken as it is.
   int context = 0;
@@ -46,8 +50,10 @@ struct EngineOptions {
   // Loading fails with kOutOfMemory, before anything is allocated, where engine and one session would need more device memory
   // than this. 0: no limit.
   uint64_t memory_limit_bytes = 0;
-  bool f32_cache = false;         // the KV cache is never narrower than f32
-  bool int8_activations = false;  // decoding multiplies with activations in 8 bits where kernels of the device can
+  bool f32_cache = false;  // the KV cache is never narrower than f32
+  // Decoding multiplies with activations in 8 bits where kernels of the device can. Not set: for the families that pass the
+  // gate of this (AccuracyGate::Int8; docs/language-models.md says which).
+  std::optional<bool> int8_activations;
   // Whether steps of decoding are fused to few dispatches where kernels of the device can. Not set: on GPUs, and on CPUs
   // through OpenCL.
   std::optional<bool> fuse_decoding;
@@ -57,8 +63,8 @@ struct EngineOptions {
   std::set<std::string> disabled_passes;        // as CompileOptions has it
   int threads = 0;                              // for planning and packing; 0: as many as the machine has cores
   std::function<void(const std::string&)> log;  // one line a call; may be null
-  // Called on the loading thread: "reading", "planning", "uploading", "compiling"; returning false ends the load with
-  // kCancelled. May be null.
+  // Called on the loading thread: "reading", "quantizing", "planning", "uploading", "compiling"; returning false ends the load
+  // with kCancelled. May be null.
   std::function<bool(const LoadProgress&)> progress;
 };
 
@@ -166,6 +172,30 @@ struct GenerateResult {
   double first_token_ms = 0;  // since the call; 0: there was none
 };
 
+// A token of a given text as the model judges it after those before it. Logarithms are natural ones.
+struct ScoredToken {
+  int32_t id = 0;
+  float logprob = 0;  // of its probability
+  int32_t best = 0;   // the most likely token there, of equal ones the lowest number
+  float best_logprob = 0;
+  float margin = 0;  // by how much its logit is ahead of the second best
+};
+
+struct ScoreOptions {
+  int steps_in_flight = 3;  // as GenerateOptions has it
+  // After each token, with the logits of the whole vocabulary, which are valid during the call; returning false ends the call
+  // (kCancelled). May be null.
+  std::function<bool(const ScoredToken&, std::span<const float> logits)> on_token;
+};
+
+struct ScoreResult {
+  FinishReason reason = FinishReason::kMaxTokens;  // all of them; kContextFull: none was taken in; kCancelled: some were
+  std::vector<ScoredToken> tokens;                 // in order; nothing comes before the first of an empty session: it has none
+  double logprob = 0;                              // of all of them together
+  double total_ms = 0;
+  double perplexity() const { return tokens.empty() ? 0 : std::exp(-logprob / double(tokens.size())); }
+};
+
 // What a run of one token costs, for benchmarks.
 struct StageReport {
   int rows = 0;
@@ -195,8 +225,9 @@ class Engine {
   ~Engine();
 
   const ModelInfo& model() const;
-  int context() const;          // tokens that a session can hold
-  Precision precision() const;  // of stored activations: as asked for, or f32 where the family needs it
+  int context() const;            // tokens that a session can hold
+  Precision precision() const;    // of stored activations
+  bool int8_activations() const;  // decoding does multiply with activations in 8 bits
   EngineMemory memory() const;
   uint64_t device_bytes() const;  // what is allocated now
   DeviceSummary device() const;
@@ -238,7 +269,10 @@ class Session {
   // Takes the prompt in after what the session holds and generates an answer. An empty prompt goes on from there; in an empty
   // session it is kInvalidArgument. After an error of the device the session is as before the call, as far as the device is.
   Result<GenerateResult> Generate(std::span<const int32_t> prompt, const GenerateOptions& options = {});
-  // From any thread: a Generate that is going ends within one submission (kCancelled); without one, nothing happens.
+  // Takes `ids` in after what the session holds, in one step of decoding each, and says how likely each of them was: with the
+  // plans, and so the accuracy, of decoding. Errors as of Generate.
+  Result<ScoreResult> Score(std::span<const int32_t> ids, const ScoreOptions& options = {});
+  // From any thread: a Generate or Score that is going ends within one submission (kCancelled); without one, nothing happens.
   void Cancel();
 
   Status SetSampling(const SamplingOptions& sampling);
@@ -276,5 +310,43 @@ class Session {
  private:
   std::unique_ptr<State> state_;
 };
+
+// How decoding of one engine differs from that of another, step by step over given tokens: every step has the same past in
+// both.
+struct AccuracyReport {
+  int steps = 0;
+  int same_best = 0;                  // steps with the same most likely token
+  double largest_flipped_margin = 0;  // among the others: by how much the reference's best was ahead of its second best
+  double max_logit_difference = 0;    // of any logit of any step
+  int max_logit_difference_at = -1;   // the step
+  double mean_logit_difference = 0;   // of all logits of all steps
+  double mean_divergence = 0;         // Kullback-Leibler, of the reference's distribution from the other's, in nats
+  int not_finite = 0;                 // steps with logits that are no numbers
+  double reference_logprob = 0, logprob = 0;
+  double agreement() const;  // 0 to 1
+  double reference_perplexity() const;
+  double perplexity() const;
+};
+
+// What is asked of such a report.
+struct AccuracyGate {
+  double min_agreement = 0;
+  double max_perplexity_rise = INFINITY;   // 0.005: by half a percent
+  double max_logit_difference = INFINITY;  // of any logit
+  // Activations in 8 bits: the same most likely token in 99 of 100 steps, of which there should be 1,000, and a perplexity that
+  // rises by half a percent at most.
+  static AccuracyGate Int8() { return {.min_agreement = 0.99, .max_perplexity_rise = 0.005}; }
+  // Activations stored as halves, and other devices in f32.
+  static AccuracyGate F16() { return {.max_logit_difference = 0.3}; }
+  static AccuracyGate F32() { return {.max_logit_difference = 0.05}; }
+  // The first demand that is not met, in words; empty if all are.
+  std::string Unmet(const AccuracyReport& report) const;
+};
+
+// Both engines take each text in, token by token; the context must have room for the longest. `progress` over steps, returning
+// false cancels; may be null.
+Result<AccuracyReport> CompareDecoding(const std::shared_ptr<Engine>& reference, const std::shared_ptr<Engine>& engine,
+                                       std::span<const std::vector<int32_t>> texts,
+                                       const std::function<bool(int done, int total)>& progress = nullptr);
 
 }  // namespace leeway::llm

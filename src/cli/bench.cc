@@ -220,6 +220,8 @@ void AddBenchCommand(CLI::App& app, Action& run) {
   command->add_option("--fuse-decoding", a->llm.fuse_decoding,
                       "Language models: few dispatches a token, true or false (default: by device)");
   command->add_flag("--int8", a->llm.int8, "Language models: decoding with activations in 8 bits where kernels can");
+  command->add_option("--quantize", a->llm.quantize_bits, "Language models: quantize weights that are not, to 4 or 8 bits")
+      ->check(CLI::IsMember({4, 8}));
   command->add_flag("--no-cold-start", a->llm.no_cold_start, "Language models: load only once, with what the cache holds");
   command->add_flag("--json", a->as_json, "Print JSON");
   command->callback([&run, a] { run = [a] { return Bench(*a); }; });

@@ -1,10 +1,12 @@
-// leeway check: every node on the device against its CPU reference.
+// leeway check: every node on the device against its CPU reference; of a language model, decoding against decoding in f32.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "base/strings.h"
+#include "cli/check_llm.h"
 #include "cli/common.h"
 #include "cli/inputs.h"
+#include "cli/llm_reports.h"
 
 namespace leeway::cli {
 namespace {
@@ -16,6 +18,7 @@ struct CheckArguments {
   InputArguments inputs;
   CheckOptions options;
   bool as_json = false, all = false;
+  LlmCheckArguments llm;
 };
 
 json ToJson(const NodeCheck& n) {
@@ -40,6 +43,12 @@ std::string Number(double v) {
 }
 
 int Check(const CheckArguments& a) {
+  if (llm::Engine::IsLanguageModel(a.load.model)) {
+    LlmCheckArguments arguments = a.llm;
+    arguments.load = ToLlmArguments(a.load);
+    arguments.as_json = a.as_json;
+    return CheckLlm(arguments);
+  }
   Result<CompiledModel> model = CompiledModel::FromFile(a.load.model, ToCompileOptions(a.load));
   if (!model.ok()) return Fail(model.error(), a.as_json);
   const Meaning meaning = FindMeaning(ToShapes(model->inputs()), ToShapes(model->outputs()));
@@ -96,7 +105,7 @@ int Check(const CheckArguments& a) {
 
 void AddCheckCommand(CLI::App& app, Action& run) {
   auto a = std::make_shared<CheckArguments>();
-  CLI::App* command = app.add_subcommand("check", "Compare every node on the device with its CPU reference");
+  CLI::App* command = app.add_subcommand("check", "Compare what a device computes with a reference");
   AddLoadArguments(*command, a->load);
   AddInputArguments(*command, a->inputs);
   command
@@ -104,8 +113,13 @@ void AddCheckCommand(CLI::App& app, Action& run) {
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--stop-at-first", a->options.stop_at_first, "Stop at the first node that differs");
   command->add_flag("--all", a->all, "List every node");
+  AddLlmCheckArguments(*command, a->llm);
   command->add_flag("--json", a->as_json, "Print JSON");
-  command->footer("Exit code 3: a node differs. Inputs that are not given are drawn at random, the same in each call.");
+  command->footer(
+      "Exit code 3: a node differs, or a language model misses the gate of its precision. Inputs that are not given are drawn "
+      "at "
+      "random, the same in each call.\nLanguage models take given tokens in one by one, with the plans of decoding, beside a "
+      "reference in f32 whose decoding is not fused; what is compared is every logit of every step.");
   command->callback([&run, a] { run = [a] { return Check(*a); }; });
 }
 

@@ -62,6 +62,13 @@ int Fail(const Error& error, bool as_json) {
   return kFailed;
 }
 
+std::string ReadStandardInput() {
+  std::string text;
+  char bytes[1 << 16];
+  while (const size_t count = std::fread(bytes, 1, sizeof bytes, stdin)) text.append(bytes, count);
+  return text;
+}
+
 void PrintJson(const json& value) {
   // File and tensor names are whatever a file says; bytes that are no UTF-8 are replaced rather than refused.
   std::printf("%s\n", value.dump(2, ' ', false, json::error_handler_t::replace).c_str());

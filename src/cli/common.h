@@ -26,6 +26,7 @@ CompileOptions ToCompileOptions(const LoadArguments& arguments);
 // Prints the error the way that was asked for; returns kFailed.
 int Fail(const Error& error, bool json);
 void PrintJson(const nlohmann::json& json);
+std::string ReadStandardInput();  // to its end
 nlohmann::json ToJson(const DeviceSummary& device);
 nlohmann::json ToJson(const TensorInfo& tensor);
 nlohmann::json ToJson(const LoadReport& report);
@@ -48,5 +49,6 @@ void AddPullCommand(CLI::App& app, Action& run);
 void AddTokenizeCommand(CLI::App& app, Action& run);
 void AddChatCommand(CLI::App& app, Action& run);
 void AddGenerateCommand(CLI::App& app, Action& run);
+void AddScoreCommand(CLI::App& app, Action& run);
 
 }  // namespace leeway::cli

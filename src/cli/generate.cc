@@ -26,20 +26,13 @@ struct GenerateArguments {
 
 llm::Session* interrupted_session = nullptr;
 
-std::string ReadAll(std::FILE* file) {
-  std::string text;
-  char bytes[65536];
-  for (size_t n = 0; (n = std::fread(bytes, 1, sizeof bytes, file)) > 0;) text.append(bytes, n);
-  return text;
-}
-
 Result<std::string> PromptText(const GenerateArguments& a) {
   if (a.has_prompt) return a.prompt;
   if (!a.prompt_file.empty()) {
     ASSIGN_OR_RETURN(auto file, MappedFile::Open(a.prompt_file));
     return std::string(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
   }
-  return ReadAll(stdin);
+  return ReadStandardInput();
 }
 
 Result<std::vector<int32_t>> PromptIds(const GenerateArguments& a, const llm::Engine& engine) {
@@ -95,7 +88,7 @@ int Generate(const GenerateArguments& a) {
   const DeviceSummary device = (*engine)->device();
   json report = {{"model", (*engine)->model().name},
                  {"device", {{"api", device.api}, {"name", device.name}, {"driver", device.driver}}},
-                 {"precision", PrecisionName(a.load, **engine)},
+                 {"precision", PrecisionName(**engine)},
                  {"prompt_ids", *prompt},
                  {"ids", result->ids},
                  {"text", result->text},

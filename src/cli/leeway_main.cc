@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   AddTokenizeCommand(app, action);
   AddChatCommand(app, action);
   AddGenerateCommand(app, action);
+  AddScoreCommand(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) { return app.exit(error) == 0 ? kDone : kUsage; }

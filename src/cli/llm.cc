@@ -20,9 +20,13 @@ void AddLlmArguments(CLI::App& command, LlmArguments& a) {
       "webgpu, opencl, cpu; with an index or a part of the name, as in webgpu:1. Default: the best GPU, else the "
       "fastest software device");
   command
-      .add_option("--precision", a.precision,
-                  "f32; f16: activations stored as halves, sums in f32; int8: decoding with activations in 8 bits where it can")
-      ->check(CLI::IsMember({"f32", "f16", "int8"}));
+      .add_option(
+          "--precision", a.precision,
+          "f32; f16: activations stored as halves, sums in f32; int8: decoding with activations in 8 bits where it can; "
+          "auto (the default): int8 for models that pass its gate, else f32")
+      ->check(CLI::IsMember({"auto", "f32", "f16", "int8"}));
+  command.add_option("--quantize", a.quantize_bits, "Quantize weights that are not while loading, to 4 or 8 bits")
+      ->check(CLI::IsMember({4, 8}));
   command.add_option("--fuse-decoding", a.fuse_decoding, "Few dispatches a token: true or false (default: by device)");
   command.add_option("-c,--context", a.context, "Tokens that a conversation can have (default 4096, or what the model allows)")
       ->check(CLI::NonNegativeNumber);
@@ -40,8 +44,8 @@ void AddLlmArguments(CLI::App& command, LlmArguments& a) {
   command.add_flag("-v,--verbose", a.verbose, "Say what is done while loading, on standard error");
 }
 
-const char* PrecisionName(const LlmArguments& a, const llm::Engine& engine) {
-  if (a.precision == "int8") return "int8";
+const char* PrecisionName(const llm::Engine& engine) {
+  if (engine.int8_activations()) return "int8";
   return engine.precision() == Precision::kF16 ? "f16" : "f32";
 }
 
@@ -49,9 +53,10 @@ llm::EngineOptions ToEngineOptions(const LlmArguments& a) {
   llm::EngineOptions options;
   options.device = a.device;
   options.precision = a.precision == "f16" ? Precision::kF16 : Precision::kF32;
-  options.int8_activations = a.precision == "int8";
+  if (a.precision != "auto") options.int8_activations = a.precision == "int8";
   options.fuse_decoding = a.fuse_decoding;
   options.context = a.context;
+  options.quantize_bits = a.quantize_bits;
   options.chunk_rows = a.chunk_rows;
   options.memory_limit_bytes = uint64_t(a.memory_limit_mb) * 1'000'000;
   options.f32_cache = a.f32_cache;

@@ -12,17 +12,17 @@
 namespace leeway::cli {
 
 struct LlmArguments {
-  std::string model, device, precision = "f32", cache_folder;
+  std::string model, device, precision = "auto", cache_folder;
   std::vector<std::string> disabled_passes, excluded_nodes;
   std::vector<int> chunk_rows;
-  int context = 0, threads = 0, memory_limit_mb = 0;
+  int context = 0, threads = 0, memory_limit_mb = 0, quantize_bits = 0;
   bool no_cache = false, f32_cache = false, verbose = false;
   std::optional<bool> fuse_decoding;
 };
 void AddLlmArguments(CLI::App& command, LlmArguments& arguments);
 llm::EngineOptions ToEngineOptions(const LlmArguments& arguments);
 // What the engine made of --precision: "f32", "f16", "int8".
-const char* PrecisionName(const LlmArguments& arguments, const llm::Engine& engine);
+const char* PrecisionName(const llm::Engine& engine);
 
 struct SamplingArguments {
   llm::SamplingOptions options;

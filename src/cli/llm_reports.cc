@@ -164,6 +164,7 @@ int BenchLlm(const LlmBenchArguments& a) {
   load.context = a.context;
   load.chunk_rows = a.chunk_rows;
   load.fuse_decoding = a.fuse_decoding;
+  load.quantize_bits = a.quantize_bits;
   if (a.int8) load.precision = "int8";
   if (a.prompt + a.decode > a.context + 1) {
     return Fail({Code::kInvalidArgument, StrCat("A prompt of (", a.prompt, ") tokens and an answer of (", a.decode,
@@ -257,7 +258,7 @@ int BenchLlm(const LlmBenchArguments& a) {
     json report = {{"model", engine.model().name},
                    {"architecture", engine.model().architecture},
                    {"device", {{"api", device.api}, {"name", device.name}, {"driver", device.driver}}},
-                   {"precision", PrecisionName(load, engine)},
+                   {"precision", PrecisionName(engine)},
                    {"prompt", a.prompt},
                    {"decode", a.decode},
                    {"context", a.context},
@@ -295,7 +296,7 @@ int BenchLlm(const LlmBenchArguments& a) {
     std::printf("%-14s%.2f %s (%.2f to %.2f)\n", name, r.median(), unit, r.least(), r.most());
   };
   std::printf("%s on %s (%s, %s), %s; prompt %d, answer %d, context %d\n", engine.model().name.c_str(), device.name.c_str(),
-              device.api.c_str(), device.driver.c_str(), PrecisionName(load, engine), a.prompt, a.decode, a.context);
+              device.api.c_str(), device.driver.c_str(), PrecisionName(engine), a.prompt, a.decode, a.context);
   rates("prefill", prefill, "tokens a second, with the first token");
   rates("first token", first, "ms");
   rates("decode", decode, "tokens a second, waiting for each");

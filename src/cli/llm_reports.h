@@ -7,7 +7,7 @@ namespace leeway::cli {
 
 struct LlmBenchArguments {
   LlmArguments load;
-  int prompt = 512, decode = 128, context = 640, repeats = 3, in_flight = 4;
+  int prompt = 512, decode = 128, context = 640, repeats = 3, in_flight = 4, quantize_bits = 0;
   std::vector<int> chunk_rows;
   std::optional<bool> fuse_decoding;
   bool int8 = false, no_cold_start = false, kernels = false, no_roofline = false, as_json = false;

@@ -16,13 +16,6 @@ struct TokenizeArguments {
   bool has_text = false, special = false, bos = false, as_json = false;
 };
 
-std::string ReadStandardInput() {
-  std::string text;
-  char buffer[1 << 16];
-  while (const size_t count = std::fread(buffer, 1, sizeof buffer, stdin)) text.append(buffer, count);
-  return text;
-}
-
 // The text with what would disturb a table escaped.
 std::string Escaped(std::string_view text) {
   std::string out;

@@ -13,6 +13,7 @@
 #include "llm/decode_stages.h"
 #include "llm/load_tokenizer.h"
 #include "llm/models/models.h"
+#include "llm/quantize_model.h"
 #include "ops/cpu_target.h"
 
 namespace leeway::llm {
@@ -93,6 +94,7 @@ std::vector<int> ChooseRows(const EngineOptions& options, const Device* device, 
 struct Planned {
   int rows = 0;
   bool is_greedy = false;  // its sampling is fused away
+  bool has_int8 = false;   // products with activations in 8 bits
   LaunchPlan plan;
   ValueId tokens = kNoValue, logits = kNoValue;
 };
@@ -119,7 +121,7 @@ Result<Planned> MakePlanned(const LlmModel& model, const StageShape& shape, cons
   planned.rows = int(shape.rows);
   ASSIGN_OR_RETURN_CONTEXT(Graph graph, MakeGraph(model, shape), context);
   if (shape.rows == 1 && device && FusesDecoding(options, *device)) {
-    const auto fused = FuseDecodeStages(graph, device->target, {.greedy = greedy, .int8 = options.int8_activations});
+    const auto fused = FuseDecodeStages(graph, device->target, {.greedy = greedy, .int8 = *options.int8_activations});
     if (!fused.ok()) return WithContext(fused.error(), context);
   }
   // Products of many rows may be as exact as those of one.
@@ -131,6 +133,8 @@ Result<Planned> MakePlanned(const LlmModel& model, const StageShape& shape, cons
   }
   planned.is_greedy = greedy && std::none_of(graph.nodes.begin(), graph.nodes.end(),
                                              [](const Node& node) { return std::string_view(node.op->name) == "sample"; });
+  planned.has_int8 = std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                                 [](const Node& node) { return node.attrs.GetString("activations", "") == "int8"; });
   PassOptions passes;
   passes.disabled = options.disabled_passes;
   if (passes.disabled.erase("all") > 0) {
@@ -143,6 +147,8 @@ Result<Planned> MakePlanned(const LlmModel& model, const StageShape& shape, cons
   plan_options.select.precision = options.precision;
   plan_options.select.f32_caches = options.f32_cache;
   plan_options.excluded_nodes = options.excluded_nodes;
+  const Family* family = FindFamily(model.config.architecture);
+  plan_options.keeps_f32 = [family](const std::string& value) { return KeepsF32(*family, value); };
   ASSIGN_OR_RETURN_CONTEXT(planned.plan, MakePlan(std::move(graph), device, plan_options, pool), context);
   report.plan_ms += NowMs() - plan_start;
   for (const PlanState& state : planned.plan.states) {
@@ -219,13 +225,10 @@ Result<Prepared> Prepare(const std::string& path, const EngineOptions& options) 
   const double start = NowMs();
   ASSIGN_OR_RETURN(state.file, LlmFile::Open(path));
   state.info = Describe(*state.file);
-  ASSIGN_OR_RETURN(const LlmModel model, ReadModel(state.file));
-  if (options.precision == Precision::kF16 && FindFamily(model.config.architecture)->needs_f32) {
-    state.options.precision = Precision::kF32;
-    if (options.log) {
-      options.log(StrCat("activations are stored in f32: those of architecture ", model.config.architecture,
-                         " exceed the range of f16"));
-    }
+  ASSIGN_OR_RETURN(LlmModel model, ReadModel(state.file));
+  // What is not said is decided by the family.
+  if (!state.options.int8_activations) {
+    state.options.int8_activations = FindFamily(model.config.architecture)->int8_by_default;
   }
   state.info.layers = int(model.config.layers.size());
   state.info.trained_context = int(model.config.context);
@@ -256,6 +259,14 @@ Result<Prepared> Prepare(const std::string& path, const EngineOptions& options) 
   state.report.open_device_ms = NowMs() - open_start;
   state.shared = std::make_unique<StageContext>(
       device, options.cache_folder ? *options.cache_folder : ProgramCache::DefaultFolder(), options.threads);
+  if (options.quantize_bits != 0) {
+    const double quantize_start = NowMs();
+    RETURN_IF_ERROR(QuantizeModel(model, options.quantize_bits, state.shared->pool,
+                                  [&](int done, int total) { return Progress(options, "quantizing", done, total); }));
+    // Another model, as far as saved sessions go.
+    state.model_hash = HashText(StrCat("quantized to ", options.quantize_bits), state.model_hash);
+    state.report.read_ms += NowMs() - quantize_start;
+  }
 
   if (options.context < 0) {
     return Error{Code::kInvalidArgument, StrCat("The context is (", options.context, ") tokens; it takes 0 or more.")};
@@ -287,6 +298,7 @@ Result<Prepared> Prepare(const std::string& path, const EngineOptions& options) 
     if (greedy.is_greedy) prepared.planned.push_back(std::move(greedy));
   }
   RETURN_IF_ERROR(Progress(options, "planning", int(rows.size()), int(rows.size())));
+  for (const Planned& planned : prepared.planned) state.has_int8 = state.has_int8 || planned.has_int8;
   state.memory = Estimate(prepared.planned, *state.file, state.context);
   return prepared;
 }
@@ -364,6 +376,7 @@ Result<std::shared_ptr<Engine>> Engine::Load(const std::string& path, const Engi
 const ModelInfo& Engine::model() const { return state_->info; }
 int Engine::context() const { return state_->context; }
 Precision Engine::precision() const { return state_->options.precision; }
+bool Engine::int8_activations() const { return state_->has_int8; }
 EngineMemory Engine::memory() const { return state_->memory; }
 uint64_t Engine::device_bytes() const { return state_->device() ? state_->device()->allocated_bytes() : 0; }
 const EngineReport& Engine::load_report() const { return state_->report; }

@@ -42,7 +42,8 @@ struct Engine::State {
   std::optional<EngineStage> greedy;  // for one token: the most likely one, without logits to read
   EngineMemory memory;
   EngineReport report;
-  bool busy = false;  // a session generates
+  bool has_int8 = false;  // products of decoding take activations in 8 bits
+  bool busy = false;      // a session generates
 
   Device* device() const { return shared->device.get(); }
 };

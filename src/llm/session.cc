@@ -153,46 +153,35 @@ Status CheckSampling(const SamplingOptions& s) {
   return {};
 }
 
+double LogSumExp(std::span<const float> logits) {
+  const float largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (float l : logits) sum += std::exp(double(l) - largest);
+  return std::log(sum) + largest;
+}
+
+// What Generate and Score ask of a call before anything is done.
+Status CheckCall(const Engine::State& e, std::span<const int32_t> ids, int steps_in_flight) {
+  if (e.busy) return Error{Code::kInvalidArgument, "A session of this engine is generating; the next one may when it is done."};
+  if (steps_in_flight < 1 || steps_in_flight > 4) {
+    return Error{Code::kInvalidArgument, StrCat("(", steps_in_flight, ") steps are asked to be in flight; it takes 1 to 4.")};
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= e.info.vocabulary) {
+      return Error{Code::kInvalidArgument,
+                   StrCat("Token ", i, " of the prompt is ", ids[i], "; the vocabulary has ", e.info.vocabulary, " tokens.")};
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
-// One call of Generate: what is under way on the device, and what becomes of what comes back.
-class Generation {
- public:
-  Generation(Session::State& session, const GenerateOptions& options)
-      : s_(session),
-        e_(session.shared()),
-        options_(options),
-        start_ms_(NowMs()),
-        text_(options.stop_texts),
-        decoder_(e_.tokenizer ? std::optional<TextDecoder>(TextDecoder(*e_.tokenizer, {.show_control = options.show_control}))
-                              : std::nullopt) {}
+// Runs under way on the device for one call.
+class Runs {
+ protected:
+  explicit Runs(Session::State& session) : s_(session), e_(session.shared()), start_ms_(NowMs()) {}
 
-  Result<GenerateResult> Run(std::span<const int32_t> prompt) {
-    const size_t before = s_.ids.size();
-    s_.ids.insert(s_.ids.end(), prompt.begin(), prompt.end());
-    // With everything taken in already the last token is taken in once more, for what follows it.
-    if (s_.processed == int(s_.ids.size()) && options_.max_tokens != 0) --s_.processed;
-    result_.prompt_tokens = int(s_.ids.size()) - s_.processed;
-    Status status = Prefill();
-    if (status.ok() && !finished_) status = Decode();
-    const Status drained = Drain();
-    if (status.ok()) status = drained;
-    if (!status.ok()) {
-      s_.ids.resize(before);
-      s_.processed = std::min(s_.processed, int(before));
-      return status.error();
-    }
-    if (result_.ids.empty() && result_.reason == FinishReason::kCancelled) {
-      // What was not taken in of the prompt is not there.
-      result_.prompt_tokens -= int(s_.ids.size()) - s_.processed;
-      s_.ids.resize(size_t(s_.processed));
-    }
-    result_.total_ms = NowMs() - start_ms_;
-    if (result_.ids.size() > 1) result_.decode_ms = last_token_ms_ - result_.first_token_ms;
-    return std::move(result_);
-  }
-
- private:
   // A part of a run on the device.
   struct Flight {
     EventPtr event;
@@ -203,17 +192,9 @@ class Generation {
     Status read;
   };
 
-  void Finish(FinishReason reason) {
-    if (finished_) return;
-    finished_ = true;
-    result_.reason = reason;
-  }
-
-  bool wants_logits() const { return options_.logprobs > 0 || options_.logits; }
-
   // Starts part `part` of a run that takes in tokens up to `end`; with the last part and `wanted` the token that follows is
-  // read.
-  Status StartPart(BoundStage& bound, const EngineStage& planned, int part, int end, bool wanted) {
+  // read, with `logits` what it was chosen from too.
+  Status StartPart(BoundStage& bound, const EngineStage& planned, int part, int end, bool wanted, bool logits = false) {
     const bool is_last = part + 1 == bound.part_count();
     auto flight = std::make_shared<Flight>();
     std::vector<StageRead> reads;
@@ -221,7 +202,7 @@ class Generation {
     if (is_last && wanted) {
       flight->brings_token = true;
       reads.push_back({planned.tokens, uint64_t(end) * 4, 4});
-      if (wants_logits()) reads.push_back({planned.logits, 0, uint64_t(e_.info.vocabulary) * 4});
+      if (logits) reads.push_back({planned.logits, 0, uint64_t(e_.info.vocabulary) * 4});
       done = [flight](Result<Spans> read) {
         if (!read.ok()) {
           flight->read = read.error();
@@ -258,6 +239,63 @@ class Generation {
     return status;
   }
 
+  Status WriteRun(int position, int count) {
+    RETURN_IF_ERROR(s_.WriteTokens(position, std::span<const int32_t>(s_.ids).subspan(size_t(position), size_t(count))));
+    return s_.WriteStep(position, count);
+  }
+
+  bool IsCancelled() const { return s_.cancelled.load(std::memory_order_relaxed); }
+
+  Session::State& s_;
+  Engine::State& e_;
+  const double start_ms_;
+  std::deque<std::shared_ptr<Flight>> flights_;
+};
+
+// One call of Generate: what is under way on the device, and what becomes of what comes back.
+class Generation : Runs {
+ public:
+  Generation(Session::State& session, const GenerateOptions& options)
+      : Runs(session),
+        options_(options),
+        text_(options.stop_texts),
+        decoder_(e_.tokenizer ? std::optional<TextDecoder>(TextDecoder(*e_.tokenizer, {.show_control = options.show_control}))
+                              : std::nullopt) {}
+
+  Result<GenerateResult> Run(std::span<const int32_t> prompt) {
+    const size_t before = s_.ids.size();
+    s_.ids.insert(s_.ids.end(), prompt.begin(), prompt.end());
+    // With everything taken in already the last token is taken in once more, for what follows it.
+    if (s_.processed == int(s_.ids.size()) && options_.max_tokens != 0) --s_.processed;
+    result_.prompt_tokens = int(s_.ids.size()) - s_.processed;
+    Status status = Prefill();
+    if (status.ok() && !finished_) status = Decode();
+    const Status drained = Drain();
+    if (status.ok()) status = drained;
+    if (!status.ok()) {
+      s_.ids.resize(before);
+      s_.processed = std::min(s_.processed, int(before));
+      return status.error();
+    }
+    if (result_.ids.empty() && result_.reason == FinishReason::kCancelled) {
+      // What was not taken in of the prompt is not there.
+      result_.prompt_tokens -= int(s_.ids.size()) - s_.processed;
+      s_.ids.resize(size_t(s_.processed));
+    }
+    result_.total_ms = NowMs() - start_ms_;
+    if (result_.ids.size() > 1) result_.decode_ms = last_token_ms_ - result_.first_token_ms;
+    return std::move(result_);
+  }
+
+ private:
+  void Finish(FinishReason reason) {
+    if (finished_) return;
+    finished_ = true;
+    result_.reason = reason;
+  }
+
+  bool wants_logits() const { return options_.logprobs > 0 || options_.logits; }
+
   // Which plans take `left` tokens in, the one with the most rows first; only the last run may have rows to spare. A run costs
   // its rows, used or not, and something for itself: on a GPU reading the weights, as much as some rows' arithmetic.
   std::vector<size_t> ChooseRuns(int left) const {
@@ -278,8 +316,6 @@ class Generation {
     std::sort(runs.rbegin(), runs.rend());
     return runs;
   }
-
-  bool IsCancelled() const { return s_.cancelled.load(std::memory_order_relaxed); }
 
   // Takes the prompt in, in chunks; all but the last token where tokens are generated, since the plans for many rows make no
   // logits.
@@ -320,11 +356,6 @@ class Generation {
     return {};
   }
 
-  Status WriteRun(int position, int count) {
-    RETURN_IF_ERROR(s_.WriteTokens(position, std::span<const int32_t>(s_.ids).subspan(size_t(position), size_t(count))));
-    return s_.WriteStep(position, count);
-  }
-
   // The step state leads from one run to the next on the device; the host only knows where it must be.
   Status Decode() {
     const size_t depth = size_t(options_.steps_in_flight);
@@ -338,7 +369,7 @@ class Generation {
     while (!finished_) {
       while (flights_.size() < depth && started < most && position < e_.context) {
         for (int part = 0; part < bound.part_count(); ++part) {
-          RETURN_IF_ERROR(StartPart(bound, planned, part, position + 1, true));
+          RETURN_IF_ERROR(StartPart(bound, planned, part, position + 1, true, wants_logits()));
         }
         ++position, ++started;
       }
@@ -396,10 +427,7 @@ class Generation {
 
   // The token's own logarithm of probability, then the best.
   std::vector<TokenScore> Scores(const std::vector<float>& logits, int32_t id) const {
-    const float largest = *std::max_element(logits.begin(), logits.end());
-    double sum = 0;
-    for (float l : logits) sum += std::exp(double(l) - largest);
-    const double log_sum = std::log(sum) + largest;
+    const double log_sum = LogSumExp(logits);
     std::vector<int32_t> order(logits.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = int32_t(i);
     const size_t count = std::min(order.size(), size_t(options_.logprobs));
@@ -413,14 +441,10 @@ class Generation {
     return scores;
   }
 
-  Session::State& s_;
-  Engine::State& e_;
   const GenerateOptions& options_;
-  const double start_ms_;
   double last_token_ms_ = 0;
   StopWords text_;
   std::optional<TextDecoder> decoder_;
-  std::deque<std::shared_ptr<Flight>> flights_;
   bool finished_ = false;
   GenerateResult result_;
 };
@@ -428,20 +452,10 @@ class Generation {
 Result<GenerateResult> Session::Generate(std::span<const int32_t> prompt, const GenerateOptions& options) {
   State& s = *state_;
   Engine::State& e = s.shared();
-  if (e.busy) return Error{Code::kInvalidArgument, "A session of this engine is generating; the next one may when it is done."};
-  if (options.steps_in_flight < 1 || options.steps_in_flight > 4) {
-    return Error{Code::kInvalidArgument,
-                 StrCat("(", options.steps_in_flight, ") steps are asked to be in flight; it takes 1 to 4.")};
-  }
+  RETURN_IF_ERROR(CheckCall(e, prompt, options.steps_in_flight));
   if (options.max_tokens < -1 || options.logprobs < 0) {
     return Error{Code::kInvalidArgument, StrCat("max_tokens is ", options.max_tokens, " and logprobs ", options.logprobs,
                                                 "; they take -1 or more and 0 or more.")};
-  }
-  for (size_t i = 0; i < prompt.size(); ++i) {
-    if (prompt[i] < 0 || prompt[i] >= e.info.vocabulary) {
-      return Error{Code::kInvalidArgument, StrCat("Token ", i, " of the prompt is ", prompt[i], "; the vocabulary has ",
-                                                  e.info.vocabulary, " tokens.")};
-    }
   }
   if (s.ids.empty() && prompt.empty()) {
     return Error{Code::kInvalidArgument, "The prompt and the session are empty: there is nothing to go on from."};
@@ -455,6 +469,94 @@ Result<GenerateResult> Session::Generate(std::span<const int32_t> prompt, const 
   e.busy = true;
   Generation generation(s, options);
   auto result = generation.Run(prompt);
+  e.busy = false;
+  return result;
+}
+
+// One call of Score: steps of decoding whose tokens are given instead of chosen.
+class Scoring : Runs {
+ public:
+  Scoring(Session::State& session, const ScoreOptions& options) : Runs(session), options_(options) {}
+
+  Result<ScoreResult> Run(std::span<const int32_t> ids) {
+    const size_t before = s_.ids.size();
+    s_.ids.insert(s_.ids.end(), ids.begin(), ids.end());
+    // The token before the first of them says how likely that is, taken in or not.
+    if (before > 0) s_.processed = std::min(s_.processed, int(before) - 1);
+    Status status = Steps(before);
+    const Status drained = Drain();
+    if (status.ok()) status = drained;
+    if (!status.ok()) {
+      s_.ids.resize(before);
+      s_.processed = std::min(s_.processed, int(before));
+      return status.error();
+    }
+    if (result_.reason == FinishReason::kCancelled) s_.ids.resize(std::max(before, size_t(s_.processed) + 1));
+    result_.total_ms = NowMs() - start_ms_;
+    return std::move(result_);
+  }
+
+ private:
+  Status Steps(size_t before) {
+    const int until = int(s_.ids.size()) - 1;  // nothing is known to follow the last one
+    int started = s_.processed;
+    BoundStage& bound = *s_.stages[0];
+    const EngineStage& planned = e_.stages[0];
+    if (started < until) RETURN_IF_ERROR(s_.WriteStep(started, 1));
+    while (s_.processed < until) {
+      while (flights_.size() < size_t(options_.steps_in_flight) && started < until && !IsCancelled()) {
+        // What the step before chose for this place is not what is given.
+        RETURN_IF_ERROR(s_.WriteTokens(started, std::span<const int32_t>(s_.ids).subspan(size_t(started), 1)));
+        for (int part = 0; part < bound.part_count(); ++part) {
+          RETURN_IF_ERROR(StartPart(bound, planned, part, started + 1, true, true));
+        }
+        ++started;
+      }
+      if (flights_.empty()) break;
+      ASSIGN_OR_RETURN(auto flight, Land());
+      if (!flight->brings_token) continue;
+      const size_t next = size_t(++s_.processed);
+      if (next < before) continue;
+      const ScoredToken token = Judge(flight->logits, s_.ids[next]);
+      result_.logprob += token.logprob;
+      result_.tokens.push_back(token);
+      if (options_.on_token && !options_.on_token(token, flight->logits)) s_.cancelled.store(true);
+    }
+    if (s_.processed < until) result_.reason = FinishReason::kCancelled;
+    return {};
+  }
+
+  static ScoredToken Judge(std::span<const float> logits, int32_t id) {
+    const auto best = std::max_element(logits.begin(), logits.end());
+    float second = -INFINITY;
+    for (auto at = logits.begin(); at != logits.end(); ++at) {
+      if (at != best) second = std::max(second, *at);
+    }
+    const double log_sum = LogSumExp(logits);
+    return {.id = id,
+            .logprob = float(logits[size_t(id)] - log_sum),
+            .best = int32_t(best - logits.begin()),
+            .best_logprob = float(*best - log_sum),
+            .margin = *best - second};
+  }
+
+  const ScoreOptions& options_;
+  ScoreResult result_;
+};
+
+Result<ScoreResult> Session::Score(std::span<const int32_t> ids, const ScoreOptions& options) {
+  State& s = *state_;
+  Engine::State& e = s.shared();
+  RETURN_IF_ERROR(CheckCall(e, ids, options.steps_in_flight));
+  s.cancelled.store(false);
+  if (s.ids.size() + ids.size() > size_t(e.context) + 1) {
+    ScoreResult full;
+    full.reason = FinishReason::kContextFull;
+    return full;
+  }
+  e.busy = true;
+  Scoring scoring(s, options);
+  auto result = scoring.Run(ids);
   e.busy = false;
   return result;
 }

@@ -110,6 +110,7 @@ class Planner {
       if (graph.values[v].constant) continue;
       SelectOptions select = options_.select;
       if (plain_values_[v]) select.forced = kPlainStorage;
+      if (KeepsF32(ValueId(v))) select.precision = Precision::kF32;
       auto placement =
           ChoosePlacement(graph.values[v].type, roles_[v], graph.values[v].type.dtype, select, defaults(), target());
       if (placement.ok()) {
@@ -131,6 +132,10 @@ class Planner {
         state_of_[size_t(node.outputs[size_t(update.output)])] = state_of_[size_t(node.inputs[size_t(update.input)])];
       }
     }
+  }
+
+  bool KeepsF32(ValueId id) const {
+    return roles_[size_t(id)] == TensorRole::kActivation && options_.keeps_f32 && options_.keeps_f32(plan_.graph.value(id).name);
   }
 
   const ClassDefaults& defaults() const { return DefaultsForClass(device_->device_class, device_->is_software); }

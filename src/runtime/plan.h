@@ -24,6 +24,9 @@ struct PlanOptions {
   std::vector<std::string> excluded_nodes;
   bool reuse_memory = true;
   bool require_gpu = false;
+  // Values between nodes, by name, that are stored in f32 whatever the precision: their range is too large for halves. May be
+  // null.
+  std::function<bool(const std::string& value)> keeps_f32;
   // True: every value stays readable after a run (no reuse); for checks.
   bool keep_values = false;
   // Where programs are dear to compile and numbers known to the compiler gain nothing, kernels that differ in whole numbers

@@ -76,7 +76,7 @@ extern const Family family_gemma3;
 const Family family_gemma3 = {.architecture = "gemma3",
                               .model_types = kModelTypes,
                               .names = kNames,
-                              .needs_f32 = true,
+                              .has_large_residuals = true,
                               .norms_lack_one = true,
                               .read = Read,
                               .build = Build};

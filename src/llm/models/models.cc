@@ -22,6 +22,12 @@ const Family* FindFamily(std::string_view architecture) {
   return nullptr;
 }
 
+bool KeepsF32(const Family& family, std::string_view value) {
+  // Sums of attention before they are divided grow with the number of positions.
+  if (value.ends_with(".splits")) return true;
+  return family.has_large_residuals && (value == "embed" || value.ends_with("_residual"));
+}
+
 int64_t CacheSlots(const LayerConfig& layer, const StageShape& shape) {
   if (layer.window == 0) return shape.context;
   return std::min(shape.context, layer.window + std::max(shape.max_rows, shape.rows) - 1);

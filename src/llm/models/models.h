@@ -77,12 +77,15 @@ struct Family {
   const char* architecture = "";                  // GGUF's general.architecture
   std::span<const char* const> model_types = {};  // config.json's model_type
   std::span<const TensorName> names = {};         // beyond those that all families share
-  // Activations exceed what halves hold: asked for f16, an engine stores them in f32 all the same.
-  bool needs_f32 = false;
+  // The sums that every layer adds to exceed what halves hold: with activations stored in f16 these are f32 all the same.
+  bool has_large_residuals = false;
+  bool int8_by_default = false;                                       // decoding with activations in 8 bits passes its gate
   bool norms_lack_one = false;                                        // safetensors store norm weights minus 1, GGUF does not
   void (*read)(ConfigReader& reader, ModelConfig& config) = nullptr;  // after ReadCommonConfig
   void (*build)(GraphBuilder& builder) = nullptr;
 };
+// Whether a value of the family's graphs is stored in f32 whatever the precision.
+bool KeepsF32(const Family& family, std::string_view value);
 std::span<const Family* const> AllFamilies();
 const Family* FindFamily(std::string_view architecture);
 
