@@ -1,12 +1,12 @@
 #!/bin/sh
-# tools/fuzz_files.sh [runs=N | SECONDS] [FORMAT...]: fuzzes the readers of model files (tflite, gguf, safetensors; all of them
-# where none is named) under AddressSanitizer and UBSan, one after another, by default 10 million inputs each. They begin with small
+# tools/fuzz_files.sh [runs=N | SECONDS] [FORMAT...]: fuzzes the readers of model files (tflite, gguf, safetensors,
+# tokenizer_json, chat_template; all of them where none is named) under AddressSanitizer and UBSan, one after another, by default 10 million inputs each. They begin with small
 # golden and made-up files; inputs that crash are kept in build/fuzz/crashes.
 set -eu
 cd "$(dirname "$0")/.."
 amount=${1:-runs=10000000}
 [ $# -eq 0 ] || shift
-formats=${*:-tflite gguf safetensors}
+formats=${*:-tflite gguf safetensors tokenizer_json chat_template}
 command -v clang++-14 > /dev/null || {
   echo "fuzz: clang++-14 is missing (apt-get install clang-14)" >&2
   exit 1

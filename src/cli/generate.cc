@@ -73,6 +73,11 @@ int Generate(const GenerateArguments& a) {
   auto result = (*session)->Generate(*prompt, options);
   std::signal(SIGINT, SIG_DFL);
   if (!result.ok()) return Fail(result.error(), a.as_json);
+  if (!a.as_json && result->reason == llm::FinishReason::kContextFull && result->ids.empty()) {
+    return Fail({Code::kInvalidArgument, StrCat("The prompt has ", prompt->size(), " tokens, and the context has room for (",
+                                                (*engine)->context(), "); --context makes more.")},
+                false);
+  }
 
   const double decoded = double(result->ids.size()) - 1;
   const double prefill_rate = result->first_token_ms > 0 ? double(result->prompt_tokens) / result->first_token_ms * 1e3 : 0;

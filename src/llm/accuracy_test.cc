@@ -224,7 +224,8 @@ TEST(AccuracyGate, NamesWhatIsNotMet) {
 
 TEST(QuantizeModel, TurnsMatricesIntoBlocksAndLeavesTheRest) {
   Tiny tiny;
-  tiny.type = DType::kBF16, tiny.tied = false, tiny.heads = 5;  // the projection's rows of 40 are no whole blocks
+  tiny.type = DType::kBF16, tiny.tied = false,
+  tiny.heads = tiny.kv_heads = 5;  // the projection's rows of 40 are no whole blocks
   auto model = MakeModel(RandomFile(tiny, 3));
   ASSERT_TRUE(model.ok()) << model.error().message;
   ThreadPool threads(2);
@@ -336,7 +337,7 @@ TEST(GatePassages, AreAThousandTokensAndReadable) {
   size_t letters = 0;
   for (std::string_view passage : GatePassages()) letters += passage.size();
   EXPECT_GT(GatePassages().size(), 4u);
-  EXPECT_GT(letters, 4800u);
+  EXPECT_GT(letters, 4400u);
 }
 
 }  // namespace

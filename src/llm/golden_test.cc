@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/strings.h"
+#include "device/device.h"
 #include "find_model.h"
 #include "leeway/llm.h"
 #include "runtime/test_devices.h"
@@ -99,6 +100,28 @@ TEST_P(AnswerGoldens, AnswersAndLogitsAreThoseOfTheReference) {
     ASSERT_TRUE(engine.ok()) << engine.error().message;
     Check(**engine, *engine, GetParam().tolerance);
   }
+}
+
+// Where the device has halves.
+TEST_P(AnswerGoldens, InF16LogitsAreWithinTheGateOfF16) {
+  int checked = 0;
+  for (const std::string& device : TestDevices()) {
+    SCOPED_TRACE(device);
+    EngineOptions options;
+    auto opened = OpenSharedDevice(device, options.device_options);
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    if (!(*opened)->info().target.f16) continue;
+    options.shared_device = *opened;
+    options.precision = Precision::kF16;
+    options.context = 64;
+    if ((*opened)->info().is_software) options.chunk_rows = {16};
+    auto engine = Engine::Load(path_, options);
+    ASSERT_TRUE(engine.ok()) << engine.error().message;
+    EXPECT_EQ((*engine)->precision(), Precision::kF16);
+    Check(**engine, *engine, AccuracyGate::F16().max_logit_difference);
+    ++checked;
+  }
+  if (checked == 0) GTEST_SKIP() << "no device has halves";
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, AnswerGoldens, testing::Values(Case{"smollm2-135m", 0.05}, Case{"gemma3-270m", 0.07}),
