@@ -222,6 +222,7 @@ class WebGpuDevice : public BackendDevice {
   OwnedBuffer MakeBuffer(uint64_t size_bytes, WGPUBufferUsage usage, std::string_view label);
 
   std::shared_ptr<Core> core_;
+  std::weak_ptr<FutureEvent> last_submitted_;
   std::vector<std::unique_ptr<Staging>> staging_;
 };
 
@@ -558,8 +559,11 @@ Result<EventPtr> WebGpuDevice::SubmitAll(WebGpuRecording& recording, const Submi
   OwnedEncoder encoder = MakeEncoder();
   const PipelineState* current = nullptr;
   if (!timestamps) {
-    // A GPU begins with the first dispatches while the host still encodes the others: on a large one both take as long.
-    size_t first = 0, piece = info_.is_software ? recording.steps.size() : kFirstPiece;
+    // A GPU that has nothing to do begins with the first dispatches while the host still encodes the others: on a large one
+    // both take as long. One that is busy gains nothing by it, and each piece costs the host a submission.
+    const auto last = last_submitted_.lock();
+    const bool is_busy = last && !last->done();
+    size_t first = 0, piece = info_.is_software || is_busy ? recording.steps.size() : kFirstPiece;
     while (first < recording.steps.size()) {
       size_t end = first + piece;
       if (end + piece / 2 >= recording.steps.size()) end = recording.steps.size();
@@ -628,6 +632,7 @@ Result<EventPtr> WebGpuDevice::SubmitAll(WebGpuRecording& recording, const Submi
   } else if (!event) {
     event = WorkDoneEvent();
   }
+  last_submitted_ = event;
   if (done) {  // nothing to read
     event->OnDone([done = std::move(done), event_state = std::weak_ptr<FutureEvent>(event)] {
       auto event = event_state.lock();
