@@ -173,6 +173,25 @@ TEST(PrintedCorpus, HasEveryBuiltinFunction) {
   }
 }
 
+TEST(Printed, ShiftsBehindLessAreNoTemplates) {
+  auto module = Parse(R"(
+tensor y[n] : write;
+param count : u32;
+@compute @workgroup_size(1)
+fn main() {
+  for (var i = 0u; i < (count + 3u) / 4u; i++) { y.store(1.0, i); }
+})",
+                      "m");
+  ASSERT_TRUE(module.ok()) << module.error().message;
+  Specialization specialization;
+  VirtualTensor y;
+  y.shape = y.placement.shape = {32};
+  specialization.tensors["y"] = y;
+  auto text = Compile(*module, specialization, TypicalTarget(Language::kWgsl));
+  ASSERT_TRUE(text.ok()) << text.error().message;
+  EXPECT_NE(text->text.find(" < (("), std::string::npos) << text->text;
+}
+
 TEST(Printed, SubgroupMatrices) {
   constexpr std::string_view kText = R"(
 tensor y[n] : write;

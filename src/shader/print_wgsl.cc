@@ -107,6 +107,16 @@ class WgslPrinter : public Printer {
     Put(params_name_, ".", name);
     return Level::kPrimary;
   }
+  // `a < b >> c` would be read as a template too.
+  Level PutBinary(const Expr& expr) override {
+    const Expr& right = *expr.args[1];
+    if (expr.op != "<" || right.kind != ExprKind::kBinary || right.op != ">>") return Printer::PutBinary(expr);
+    PutAt(*expr.args[0], Level::kUnary);
+    Put(" < (");
+    PutTop(right);
+    Put(")");
+    return Level::kRelational;
+  }
   // `f(a < b, c > d)` would be read as a template.
   void PutArgument(const Expr& arg, bool is_last) override {
     if (!is_last && arg.kind == ExprKind::kBinary && LevelOf(arg.op) == Level::kRelational) {
