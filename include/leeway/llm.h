@@ -54,6 +54,10 @@ struct EngineOptions {
   // Decoding multiplies with activations in 8 bits where kernels of the device can. Not set: for the families that pass the
   // gate of this (AccuracyGate::Int8; docs/language-models.md says which).
   std::optional<bool> int8_activations;
+  // Products and attention of prompts take their inputs as f16, sums stay f32, where subgroups of the device multiply matrices:
+  // three times the rate, within the gate of f32 (docs/measurements/language-models.md), but no longer the same numbers as
+  // decoding's. Not set: where int8_activations is not set either, or is true.
+  std::optional<bool> half_prompts;
   // Whether steps of decoding are fused to few dispatches where kernels of the device can. Not set: on GPUs, and on CPUs
   // through OpenCL.
   std::optional<bool> fuse_decoding;

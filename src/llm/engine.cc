@@ -124,8 +124,7 @@ Result<Planned> MakePlanned(const LlmModel& model, const StageShape& shape, cons
     const auto fused = FuseDecodeStages(graph, device->target, {.greedy = greedy, .int8 = *options.int8_activations});
     if (!fused.ok()) return WithContext(fused.error(), context);
   }
-  // Products of many rows may be as exact as those of one.
-  if (shape.rows > 1 && options.int8_activations) {
+  if (shape.rows > 1 && *options.half_prompts) {
     for (Node& node : graph.nodes) {
       const std::string_view name = node.op ? node.op->name : "";
       if (name == "linear" || name == "attention") node.attrs.Set("half_inputs", true);
@@ -227,6 +226,7 @@ Result<Prepared> Prepare(const std::string& path, const EngineOptions& options) 
   state.info = Describe(*state.file);
   ASSIGN_OR_RETURN(LlmModel model, ReadModel(state.file));
   // What is not said is decided by the family.
+  if (!state.options.half_prompts) state.options.half_prompts = state.options.int8_activations.value_or(true);
   if (!state.options.int8_activations) {
     state.options.int8_activations = FindFamily(model.config.architecture)->int8_by_default;
   }
