@@ -135,7 +135,8 @@ class Planner {
   }
 
   bool KeepsF32(ValueId id) const {
-    return roles_[size_t(id)] == TensorRole::kActivation && options_.keeps_f32 && options_.keeps_f32(plan_.graph.value(id).name);
+    return roles_[size_t(id)] == TensorRole::kActivation && options_.keeps_f32 &&
+           options_.keeps_f32(plan_.graph.value(id).name);
   }
 
   const ClassDefaults& defaults() const { return DefaultsForClass(device_->device_class, device_->is_software); }
